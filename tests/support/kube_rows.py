@@ -56,7 +56,7 @@ CLUSTER_ROWS: list[Row] = [
                 "{nvidia.com/gpu: 32}}",
                 "{nvidia.com/gpu: 32}, service_accounts: [{name: a, read: ['s3://example-data']}]}",
             ),
-            ("control_plane: eks", "existing: {context: prod}"),
+            ("control_plane: eks", "existing: {context: prod, eks_name: prod}"),
         ],
         "11:71: error[not-supported] kubernetes.teams[research].service_accounts: gpucluster makes pod identity associations only for its own EKS cluster (`control_plane: eks`)",
     ),
@@ -145,7 +145,7 @@ CLUSTER_ROWS: list[Row] = [
     ),
     (
         "two control planes",
-        [("control_plane: eks", "control_plane: eks\n  existing: {context: prod}")],
+        [("control_plane: eks", "control_plane: eks\n  existing: {context: prod, eks_name: prod}")],
         "7:3: error[control-plane] kubernetes: write exactly one of 'control_plane' and 'existing'",
     ),
     (
@@ -155,13 +155,13 @@ CLUSTER_ROWS: list[Row] = [
     ),
     (
         "admins of a cluster that exists",
-        [("control_plane: eks", f"existing: {{context: prod}}\n  admins: [{PRINCIPAL}]")],
+        [("control_plane: eks", f"existing: {{context: prod, eks_name: prod}}\n  admins: [{PRINCIPAL}]")],
         "9:11: error[not-here] kubernetes.admins: 'admins' is for a control plane that gpucluster creates; the owner of an existing cluster decides it",
     ),
     (
         "members of a team of a cluster that exists",
         [
-            ("control_plane: eks", "existing: {context: prod}"),
+            ("control_plane: eks", "existing: {context: prod, eks_name: prod}"),
             ("may_borrow: true", f"may_borrow: true, members: [{PRINCIPAL}]"),
         ],
         "10:87: error[not-here] kubernetes.teams[serving].members: 'members' is for a control plane that gpucluster creates; the owner of an existing cluster decides it",
@@ -510,6 +510,16 @@ CLUSTER_ROWS: list[Row] = [
         "a budget for pods",
         [("pools:\n", "budget: {monthly: 250000 USD}\npools:\n")],
         "14:9: error[not-here] budget: the budget is enforced by Slurm's elastic daemon, and no pool runs Slurm",
+    ),
+    (
+        "an elastic pool in a cluster without a name in EKS",
+        [("control_plane: eks", "existing: {context: prod}")],
+        "8:13: error[missing-key] kubernetes.existing: 'eks_name' is missing: the pool 'serve' is elastic, and Karpenter needs the name of its cluster in EKS",
+    ),
+    (
+        "a name that no EKS cluster has",
+        [("control_plane: eks", "existing: {context: prod, eks_name: a.b}")],
+        "8:39: error[bad-name] kubernetes.existing.eks_name: 'a.b' is no name of an EKS cluster: letters, digits, '-' and '_'",
     ),
 ]
 

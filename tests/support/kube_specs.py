@@ -76,7 +76,9 @@ def kube_specs(draw: st.DrawFn, prefix: str = "") -> ClusterSpec:
             {"name": f"{prefix}{team}", "quota": quota, "may_borrow": draw(st.booleans()) or not some}
         )
     assume(all(team["quota"] for team in teams))
-    where = draw(st.sampled_from([{"control_plane": "eks"}, {"existing": {"context": "prod"}}]))
+    where = draw(
+        st.sampled_from([{"control_plane": "eks"}, {"existing": {"context": "prod", "eks_name": "prod"}}])
+    )
     text = {
         "schema": 1,
         "name": f"{prefix}{draw(short)}",

@@ -324,7 +324,7 @@ def _without_eks(old: AwsPlan, new: ClusterPlan) -> Plane:
     was = old.kubernetes and old.kubernetes.control_plane
     now = new.kubernetes and new.kubernetes.control_plane
     same = isinstance(was, ExistingControlPlane) and isinstance(now, ExistingControlPlane)
-    return Plane.STAYS if same and was == now else Plane.LEFT
+    return Plane.STAYS if same and was.context == now.context else Plane.LEFT
 
 
 def _is_another(old: AwsPlan, new: AwsPlan) -> bool:

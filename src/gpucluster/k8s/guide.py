@@ -97,13 +97,14 @@ def _gitops(cluster: str) -> Iterator[str]:
 def _needed(site: Site) -> Iterator[str]:
     """Return what our objects expect in the cluster, with its names."""
     part = site.kubernetes
+    plane = part.control_plane
     ours = part.distribution is Distribution.EKS
     if not ours:
         yield "a CNI that enforces NetworkPolicies: without one they have no effect"
     if not ours and any(EFA in pool.allocatable for pool in part.pools):
         yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
-    if not ours:
-        yield from _nodes(site)
+    if isinstance(plane, ExistingControlPlane):
+        yield from _nodes(site, plane)
     if not ours and any(isinstance(mount.source, Lustre) for mount in site.mounts()):
         yield "the FSx for Lustre CSI driver"
     yield from _people(site)
@@ -157,7 +158,7 @@ def _places(places: Sequence[str]) -> str:
     return ", ".join(f"`{place}`" for place in places)
 
 
-def _nodes(site: Site) -> Iterator[str]:
+def _nodes(site: Site, plane: ExistingControlPlane) -> Iterator[str]:
     """Return the always-on nodes, and what Karpenter needs for the others."""
     part, cluster = site.kubernetes, site.plan.name
     for pool in part.pools:
@@ -166,7 +167,8 @@ def _nodes(site: Site) -> Iterator[str]:
             taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
             yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} in {pool.zone} ({_bought(pool)}) with the labels {labels}; taints: {taints}"
     if any(pool.elastic for pool in part.pools):
-        yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes"
+        yield f"an IAM role for Karpenter's controller, with the policies of Karpenter's guide for the cluster `{plane.eks_name}`, and an association of EKS Pod Identity with the service account `{names.KARPENTER}/{names.KARPENTER}`"
+        yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes, with an access entry of the type EC2_LINUX; the controller's role may pass it"
         group = f"`{names.TAG_CLUSTER}={cluster}` and `{names.TAG_ROLE}={names.ROLE_KUBERNETES}`"
         yield f"subnets tagged `{names.TAG_CLUSTER}={cluster}`, security groups tagged {group}"
     if any(launch.reservations for pool in part.pools for launch in pool.launches):

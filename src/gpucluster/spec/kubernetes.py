@@ -96,10 +96,32 @@ NodeImage = Annotated[
 ]
 
 
+_EKS_NAME = Form(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # EKS API reference, CreateCluster
+
+
+def parse_eks_name(value: object) -> str:
+    text = parse_text(value)
+    if not _EKS_NAME.fullmatch(text):
+        raise refuse("bad-name", f"{quoted(text)} is no name of an EKS cluster: letters, digits, '-' and '_'")
+    return text
+
+
+EksName = Annotated[
+    str,
+    BeforeValidator(parse_eks_name),
+    WithJsonSchema({"type": "string", "pattern": f"^({_EKS_NAME.pattern})$"}),
+]
+
+
 class Existing(Part):
     """A Kubernetes cluster that exists already."""
 
     context: Word = spec_field(UpdateClass.REPLACE, "Its name in the operator's kubeconfig.")
+    eks_name: EksName | None = spec_field(
+        UpdateClass.LIVE,
+        "Its name in EKS, for Karpenter. A cluster with an elastic pool needs it.",
+        default=None,
+    )
 
 
 class ServiceAccount(Part):

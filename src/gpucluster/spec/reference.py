@@ -147,6 +147,7 @@ _EXAMPLES: Mapping[str, str] = {
     "slurm.private_tmp.enabled": "false",
     "slurm.private_tmp.path": "/local/tmp",
     "kubernetes.existing.context": "research-admin",
+    "kubernetes.existing.eks_name": "research",
     "kubernetes.fair_sharing": "false",
     "kubernetes.monitoring": "prometheus-operator",
     "kubernetes.validation_image": "registry.example.org/agnhost:2.63.0",

@@ -218,7 +218,7 @@ def test_main_reads_the_spec_with_the_name_of_the_stack(
     assert {r.type for r in by_hand} == {r.type for r in resources}
 
 
-EXISTING = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+EXISTING = a_kube_plan(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
 
 
 @pytest.mark.parametrize(

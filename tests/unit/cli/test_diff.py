@@ -270,7 +270,7 @@ def test_no_difference_exits_0_with_exit_code_option(tmp_path: Path, capsys: Sai
 
 def test_cluster_without_pulumi_program_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:
     stack = (Path(__file__).parents[3] / "stacks/kube.yaml").read_text()
-    lines = stack.replace("control_plane: eks", "existing: {context: prod}").splitlines()
+    lines = stack.replace("control_plane: eks", "existing: {context: prod, eks_name: prod}").splitlines()
     kube = "\n".join(line for line in lines if "s3://" not in line and "service_accounts" not in line)
     old, new = _two(tmp_path, kube, kube.replace("gpu: 32}", "gpu: 24}"))
     assert program.run(["diff", old, new, "-o", "json"]) == 0

@@ -134,7 +134,7 @@ def test_check_reads_both_kinds_of_files(kube: Path, capsys: Said) -> None:
 
 
 def test_sandbox_refuses_an_existing_kubernetes(kube: Path, capsys: Said) -> None:
-    text = kube.read_text().replace("control_plane: eks", "existing: {context: prod}")
+    text = kube.read_text().replace("control_plane: eks", "existing: {context: prod, eks_name: prod}")
     kube.write_text(text)
     assert program.run(["sandbox", "up", str(kube)]) == 2
     assert "kube names an existing Kubernetes: there is nothing to rehearse on AWS" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_options_without_effect_together_are_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-KUBERNETES_EXISTS = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+KUBERNETES_EXISTS = a_kube_plan(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
 NO_CLOUD = a_lab_plan()
 
 

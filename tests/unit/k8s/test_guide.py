@@ -96,6 +96,14 @@ def test_groups_without_members_are_left_to_a_person() -> None:
 
 
 def test_owner_of_a_cluster_that_exists_makes_all_of_it() -> None:
-    text = page(a_kube_plan(("control_plane: eks", "existing: {context: prod}")))
+    text = page(a_kube_plan(("control_plane: eks", "existing: {context: prod, eks_name: prod}")))
     assert CREATED not in text
     assert "\nThese must exist before the first wave:\n" in text
+    assert (
+        "- an IAM role for Karpenter's controller, with the policies of Karpenter's guide for the cluster `prod`, and an association of EKS Pod Identity with the service account `karpenter/karpenter`\n"
+        in text
+    )
+    assert (
+        "- the IAM role `kube-kubernetes-node` for nodes that Karpenter makes, with an access entry of the type EC2_LINUX; the controller's role may pass it\n"
+        in text
+    )

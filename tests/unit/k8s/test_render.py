@@ -375,10 +375,20 @@ def test_spot_needs_the_queue_of_notices() -> None:
     assert "interruptionQueue" in on_demand["helm/karpenter.yaml"], "EC2 also announces maintenance"
     owner = files(
         ("from: spot", "from: on-demand"),
-        ("control_plane: eks", "existing: {context: prod}"),
+        ("control_plane: eks", "existing: {context: prod, eks_name: prod}"),
         running=(("required: block", "required: zone"),),
     )
     assert "interruptionQueue" not in owner["helm/karpenter.yaml"]
+
+
+def test_karpenter_knows_its_cluster() -> None:
+    """Regression: the values for a cluster of the site had no name, and Karpenter does not start without."""
+    owner = files(
+        ("control_plane: eks", "existing: {context: prod, eks_name: research}"),
+        running=(("required: block", "required: zone"),),
+    )
+    assert _yaml(owner["helm/karpenter.yaml"])["settings"]["clusterName"] == "research"
+    assert _yaml(files()["helm/karpenter.yaml"])["settings"]["clusterName"] == "kube"
 
 
 def test_node_class_selects_by_tags_without_ids() -> None:
@@ -439,7 +449,7 @@ def test_on_eks_the_image_owns_the_driver_and_the_operator_the_slices() -> None:
 
 
 def test_driver_of_an_existing_cluster_is_not_set() -> None:
-    existing = ("control_plane: eks", "existing: {context: prod}")
+    existing = ("control_plane: eks", "existing: {context: prod, eks_name: prod}")
     values = _yaml(
         files(existing, running=(("    topology: {required: block}\n", ""),))["helm/gpu-operator.yaml"]
     )
@@ -690,7 +700,7 @@ def test_guide_lists_prerequisites() -> None:
         "`gpucluster:research`",
     ):
         assert word in page
-    other = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+    other = a_kube_plan(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
     made = {a.path: a.content.decode() for a in k8s.render(other)}
     assert "the context `prod`" in made["k8s/README.md"]
     for word in ("`kube-kubernetes-node`", "`gpucluster:role=kubernetes-node`"):

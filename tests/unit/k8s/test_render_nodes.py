@@ -7,7 +7,10 @@ from support.kube import Change, files, objects
 
 RESERVATION = "cr-0123456789abcdef0"
 ELASTIC = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
-EXISTS = ("control_plane: eks", "existing: {context: prod}")  # `pulumi up` creates the nodes of EKS
+EXISTS = (
+    "control_plane: eks",
+    "existing: {context: prod, eks_name: prod}",
+)  # `pulumi up` creates the nodes of EKS
 IN_A_ZONE: tuple[Change, ...] = (("required: block", "required: zone"),)
 ANYWHERE: tuple[Change, ...] = (("    topology: {required: block}\n", ""),)
 

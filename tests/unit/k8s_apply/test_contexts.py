@@ -8,7 +8,7 @@ from support.builders import a_kube_plan
 from gpucluster.errors import StateError
 from gpucluster.k8s_apply.contexts import context_of
 
-EXISTING = (("control_plane: eks", "existing: {context: prod}"),)
+EXISTING = (("control_plane: eks", "existing: {context: prod, eks_name: prod}"),)
 ARN = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
 OTHERS = [
     "arn:aws:eks:us-east-1:123456789012:cluster/kube",  # another region

@@ -108,7 +108,7 @@ def test_a_topology_is_only_where_all_nodes_stand() -> None:
     words = [level.word for level in _part().pool("tune").levels]
     assert words == ["zone", "spine", "block", "leaf", "host"]
     assert _part(("nodes: 4", "nodes: {min: 3, max: 4}")).pool("tune").levels == ()
-    existing = _part(("control_plane: eks", "existing: {context: prod}"))
+    existing = _part(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
     assert [level.word for level in existing.pool("tune").levels] == ["zone", "host"]
 
 

@@ -141,7 +141,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
     ),
     (
         "a level that only EKS tells",
-        [("control_plane: eks", "existing: {context: prod}")],
+        [("control_plane: eks", "existing: {context: prod, eks_name: prod}")],
         [],
         "error[unknown-level] train[tune].topology.required: 'block' is not a level of the topology; there are zone",
     ),
@@ -170,6 +170,11 @@ def test_workloads_are_checked_against_their_cluster(
     report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", spec, catalog.load())
     (said,) = [str(problem).splitlines()[0] for problem in report.problems]
     assert said.partition(" ")[2] == expected
+
+
+def test_fixed_pools_need_no_name_in_eks() -> None:
+    text = changed(KUBE, ("control_plane: eks", "existing: {context: prod}"), ("{min: 1, max: 6}", "6"))
+    assert inspect_text(text, "s.yaml", catalog.load()).errors == ()
 
 
 def test_number_of_environment_variables_is_limited() -> None:

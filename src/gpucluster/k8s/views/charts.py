@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
 
 # The only list of two that Kueue's validation accepts (pkg/config/validation.go, v0.19.2).
@@ -133,12 +133,17 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
     yield (
         "karpenter",
         Karpenter(
-            cluster=scalar(site.plan.name if ours else None),
+            cluster=scalar(_eks_name(site)),
             queue=scalar(names.interruption_queue(site.plan.name) if spot or ours else None),
             overlay=scalar(any(pool.unknown_to_karpenter for pool in elastic)),
             monitor=scalar(None if site.kubernetes.monitoring is None else {"enabled": True}),
         ),
     )
+
+
+def _eks_name(site: Site) -> str | None:
+    plane = site.kubernetes.control_plane
+    return plane.eks_name if isinstance(plane, ExistingControlPlane) else site.plan.name
 
 
 def trainers(site: Site) -> Iterator[tuple[str, Trainer]]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
-from gpucluster.plan import names
 from gpucluster.plan import kubernetes as kube
+from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Trainer, TrainingRuntime
 from gpucluster.plan.model.values import GANG
 from gpucluster.plan.model.workloads import Checkpoint

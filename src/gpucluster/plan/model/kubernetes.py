@@ -16,6 +16,7 @@ class ExistingControlPlane:
     kind: ClassVar[Literal["existing"]] = "existing"
     distribution: ClassVar[Distribution] = Distribution.EXISTING
     context: str  # context of the operator's kubeconfig
+    eks_name: str | None = None  # its name in EKS; not None if a pool is elastic
 
 
 class PodSecurity(StrEnum):

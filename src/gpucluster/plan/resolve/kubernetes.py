@@ -49,7 +49,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         version=requested.version,
         control_plane=eks.control_plane(requested, site, catalog, pools=pools, storage=spec.storage)
         if requested.existing is None
-        else ExistingControlPlane(context=requested.existing.context),
+        else ExistingControlPlane(context=requested.existing.context, eks_name=requested.existing.eks_name),
         queueing=requested.queueing,
         fair_sharing=requested.fair_sharing,
         preemption=_preemption(requested.preemption or QueuePreemptionSpec()),

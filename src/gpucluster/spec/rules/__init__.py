@@ -99,6 +99,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     network.no_way_out,
     kubernetes.version,
     kubernetes.control_plane,
+    kubernetes.eks_name,
     kubernetes.node_image,
     kubernetes.its_pools,
     eks.its_fields,

@@ -63,6 +63,19 @@ def control_plane(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         yield error("kubernetes", id="not-supported", message="Kubernetes on `hosts` is not supported yet")
 
 
+def eks_name(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check that Karpenter knows its cluster: it asks EKS for the address of the API server."""
+    existing = require(require(spec.kubernetes).existing)
+    if existing.eks_name is not None:
+        return
+    for pool in of_kubernetes(spec):
+        nodes = or_none(lambda pool=pool: require(pool.nodes))
+        if nodes is not None and nodes.min < nodes.max:
+            message = f"'eks_name' is missing: the pool '{pool.name}' is elastic, and Karpenter needs the name of its cluster in EKS"
+            yield error("kubernetes", "existing", id="missing-key", message=message)
+            return
+
+
 def team_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     teams = require(spec.kubernetes).teams
     for finding in same_names([lambda team=team: team.name for team in teams], "teams"):

@@ -168,7 +168,7 @@ def test_only_private_subnets_have_the_tag_for_karpenter(least: tuple[Declared, 
 
 
 def test_kubernetes_that_exists_makes_no_resource() -> None:
-    plan = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+    plan = a_kube_plan(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
     assert eks_of(plan) is None
     with pytest.raises(GpuclusterError, match="names a Kubernetes that exists") as caught:
         declare(plan)
