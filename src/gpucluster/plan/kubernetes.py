@@ -93,7 +93,7 @@ _ZONE, _HOST = (
     TopologyLevel(word="zone", label=names.LABEL_ZONE),
     TopologyLevel(word="host", label=names.LABEL_HOST),
 )
-WORDS = {  # for `topology`; a host is no valid level, because a gang has one pod on each node
+WORDS = {  # for `topology`; a host is no valid level, because a gang of whole nodes has one pod on each
     Distribution.EKS: tuple(level.word for level in (_ZONE, *_FABRIC)),
     Distribution.EXISTING: (_ZONE.word,),
 }

@@ -178,7 +178,7 @@ class Serve(Part):
     )
     nodes: PositiveCount = spec_field(
         UpdateClass.REPLACE,
-        "Number of pods of each replica, one on each node. More than one pod make a LeaderWorkerSet.",
+        "Number of pods of each replica. A pod with all GPUs of a node has it alone, smaller ones may share one. More than one pod make a LeaderWorkerSet.",
         default=1,
     )
     worker_command: tuple[Line, ...] = spec_field(
@@ -227,7 +227,10 @@ class Train(Part):
         default=(),
         min_length=1,
     )
-    nodes: PositiveCount = spec_field(UpdateClass.REPLACE, "Number of pods, one on each node.")
+    nodes: PositiveCount = spec_field(
+        UpdateClass.REPLACE,
+        "Number of pods. A pod with all GPUs of a node has it alone, smaller ones may share one.",
+    )
     gpus_per_node: PositiveCount = spec_field(UpdateClass.REPLACE, "GPUs of each pod.")
     shm: Quantity | None = spec_field(
         UpdateClass.REPLACE,

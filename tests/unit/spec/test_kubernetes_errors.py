@@ -72,6 +72,21 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "error[above-quota] serve[chat].resources: 3 replicas of 2 nodes must be in one pool; there is room for pods: 4 in tune, 2 in more",
     ),
     (
+        "a gang whose pods are too small for an EFA interface",
+        [],
+        [("gpus_per_node: 8", "gpus_per_node: 1")],
+        "warning[no-efa] train[tune].gpus_per_node: a pod with 1 of the 8 GPUs of a node in 'tune' gets none of its 4 EFA interfaces, so the pods speak over TCP; a pod with 2 GPUs gets one",
+    ),
+    (
+        "replicas whose pods are too small for an EFA interface",
+        [],
+        [
+            ("team: serving", "team: research"),
+            ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 1}\n    nodes: 2"),
+        ],
+        "warning[no-efa] serve[chat].resources: a pod with 1 of the 8 GPUs of a node in 'tune' gets none of its 4 EFA interfaces, so the pods speak over TCP; a pod with 2 GPUs gets one",
+    ),
+    (
         "a checkpoint that a spot notice is too short for",
         [
             (
@@ -175,6 +190,19 @@ def test_workloads_are_checked_against_their_cluster(
 def test_fixed_pools_need_no_name_in_eks() -> None:
     text = changed(KUBE, ("control_plane: eks", "existing: {context: prod}"), ("{min: 1, max: 6}", "6"))
     assert inspect_text(text, "s.yaml", catalog.load()).errors == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("gpus_per_node: 8", "gpus_per_node: 2"),
+        ("nodes: 4\n    gpus_per_node: 8", "nodes: 1\n    gpus_per_node: 1"),
+    ],
+    ids=["one interface", "one pod"],
+)
+def test_pods_with_an_interface_or_without_peers_need_no_warning(change: Change) -> None:
+    text = changed(WORKLOADS, change)
+    assert inspect_workloads_text(text, "w.yaml", a_kube_spec(), catalog.load()).problems == ()
 
 
 def test_number_of_environment_variables_is_limited() -> None:

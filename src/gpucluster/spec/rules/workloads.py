@@ -22,7 +22,7 @@ from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
-from gpucluster.spec.rules import secrets, workload_memory, workload_names
+from gpucluster.spec.rules import secrets, workload_fabric, workload_memory, workload_names
 from gpucluster.spec.rules.findings import collect, error, or_none, parsed
 from gpucluster.spec.rules.kubernetes import gives_of, offered
 from gpucluster.spec.rules.places import amounts, has_room, limit_of, places_of, pools_of
@@ -287,9 +287,10 @@ def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
         workload_names.own,
     ):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
-    yield lambda on, index: workload_memory.shm(
-        getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
-    )
+    for of_cluster in (workload_memory.shm, workload_fabric.efa):
+        yield lambda on, index, rule=of_cluster: rule(
+            getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
+        )
     for name in (workload_names.priority, workload_names.service_account):
         yield lambda on, index, rule=name: rule(getattr(on.spec, kind)[index], on.cluster, (kind, index))
 
