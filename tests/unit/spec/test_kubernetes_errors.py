@@ -225,6 +225,31 @@ def _of_cpus(count: int) -> list[Change]:
     return [("pools:\n", "pools:\n" + "".join(rows))]
 
 
+def _warnings(*changes: Change) -> list[str]:
+    problems = inspect_text(changed(KUBE, *changes), "s.yaml", catalog.load()).problems
+    return [str(one).splitlines()[0] for one in problems if one.id == "eks-quota"]
+
+
+CPUS = "pools:\n  - {name: c, nodes: N, capacity: [{from: on-demand, machines: [m7i.2xlarge]}]}\n"
+
+
+def test_node_group_has_the_nodes_of_the_quota_of_eks() -> None:
+    assert _warnings(("pools:\n", CPUS.replace("N", "450"))) == []
+    assert _warnings(("pools:\n", CPUS.replace("N", "{min: 450, max: 451}"))) == []
+    assert _warnings(("pools:\n", CPUS.replace("N", "451"))) == [
+        "s.yaml:15:22: warning[eks-quota] pools[c].nodes: a node group of 451 nodes: EKS's quota is 450 in one group. Ask AWS for more, or divide the pool"
+    ]
+
+
+def test_cluster_has_the_node_groups_of_the_quota_of_eks() -> None:
+    """With the system's, and those of `tune` and `serve`."""
+    assert _warnings(*_of_cpus(27)) == []
+    assert _warnings(*_of_cpus(28)) == [
+        "s.yaml:46:11: warning[eks-quota] pools[serve].name: the pools up to this one make 31 node groups, with that of the system: EKS's quota is 30 in a cluster. Ask AWS for more, or join pools"
+    ]
+    assert _warnings(*_of_cpus(29))[0].startswith("s.yaml:44:11: ")
+
+
 def test_cohort_takes_64_pools() -> None:
     """63 and `serve`. No node of `tune` is without a quota."""
     assert inspect_text(changed(KUBE, *_of_cpus(63)), "s.yaml", catalog.load()).errors == ()

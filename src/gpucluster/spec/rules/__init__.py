@@ -109,6 +109,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     eks.ranges,
     eks.nat,
     eks.karpenter,
+    eks.node_groups,
     eks.kms_key,
     kubernetes.monitoring,
     kubernetes.team_names,

@@ -8,14 +8,15 @@ from gpucluster.plan.eks import is_private
 from gpucluster.spec.addons import addons_of
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs, on_eks
-from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
-from gpucluster.spec.pools import run_by
+from gpucluster.spec.pools import run_by, sources_of
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.access import WIDE
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
 from gpucluster.text import quoted
 
+GROUPS, GROUP_NODES = 30, 450  # EKS user guide, "Service quotas"; both are adjustable
 OF_EKS = ("admins", "api_from", "system")
 
 
@@ -94,6 +95,32 @@ def karpenter(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         if run_by(spec, pool) is Runs.KUBERNETES and nodes is not None and nodes.min < nodes.max:
             message = f"Karpenter {chart.version} launches nodes up to Kubernetes {chart.newest}, and the cluster has {version}: write `min` and `max` alike, or an older version"
             yield error("pools", index, "nodes", id="karpenter-version", message=message)
+
+
+def node_groups(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Warn of always-on nodes beyond EKS's default quotas. The nodes fill the sources in order, and each source is a node group."""
+    if not on_eks(require(spec.kubernetes)):
+        return
+    groups = 1  # of the system
+    for index, pool in enumerate(spec.pools):
+        for nodes in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
+            groups += 1
+            if nodes > GROUP_NODES:
+                message = f"a node group of {nodes} nodes: EKS's quota is {GROUP_NODES} in one group. Ask AWS for more, or divide the pool"
+                yield warning("pools", index, "nodes", id="eks-quota", message=message)
+            if groups == GROUPS + 1:
+                message = f"the pools up to this one make {groups} node groups, with that of the system: EKS's quota is {GROUPS} in a cluster. Ask AWS for more, or join pools"
+                yield warning("pools", index, "name", id="eks-quota", message=message)
+
+
+def _groups(spec: ClusterSpec, pool: Pool) -> Iterator[int]:
+    """Yield the nodes of each node group of a pool, as the plan will have them."""
+    left = require(pool.nodes).min
+    for source in sources_of(pool, require(spec.aws).network.places):
+        nodes = left if source.max is None else min(left, source.max)
+        left -= nodes
+        if nodes:
+            yield nodes
 
 
 def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
