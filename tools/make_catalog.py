@@ -45,7 +45,7 @@ CORES = {
 }
 
 # Known but not offered, by family, with the reason of the error message.
-_ARM = "it is arm64, and the image that gpucluster builds is x86_64"
+_ARM = "it is arm64, and gpucluster takes x86_64 alone: its image for Slurm is built for no other, and pods are tried on no other"
 REFUSED = {
     "c7g": _ARM,
     "c8g": _ARM,

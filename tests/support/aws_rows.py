@@ -157,12 +157,12 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a machine of another kind of processor",
         [("  machine: m7i.2xlarge", "  machine: m7g.2xlarge")],
-        "error[machine-refused] head.machine: 'm7g.2xlarge' is not supported: it is arm64, and the image that gpucluster builds is x86_64",
+        "error[machine-refused] head.machine: 'm7g.2xlarge' is not supported: it is arm64, and gpucluster takes x86_64 alone: its image for Slurm is built for no other, and pods are tried on no other",
     ),
     (
         "an UltraServer",
         [("machines: [p5en.48xlarge], max", "machines: [p6e-gb200.36xlarge], max")],
-        "error[machine-refused] pools[h200].capacity[1].machines[0]: 'p6e-gb200.36xlarge' is not supported: it is arm64, and the image that gpucluster builds is x86_64; it is also sold only as whole UltraServers of a capacity block",
+        "error[machine-refused] pools[h200].capacity[1].machines[0]: 'p6e-gb200.36xlarge' is not supported: it is arm64, and gpucluster takes x86_64 alone: its image for Slurm is built for no other, and pods are tried on no other; it is also sold only as whole UltraServers of a capacity block",
     ),
     # --- network
     (
