@@ -525,6 +525,16 @@ CLUSTER_ROWS: list[Row] = [
 
 WORKLOAD_ROWS: list[Row] = [
     (
+        "none of a resource, with shared memory",
+        [("mig-1g.10gb: 1}", "mig-1g.10gb: 0}\n    shm: 8Mi")],
+        "7:41: error[bad-amount] serve[chat].resources.'nvidia.com/mig-1g.10gb': 0 is not an amount; remove this key",
+    ),
+    (
+        "none of a resource for replicas of several nodes",
+        [("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 0}\n    nodes: 2")],
+        "7:33: error[bad-amount] serve[chat].resources.'nvidia.com/gpu': 0 is not an amount; remove this key",
+    ),
+    (
         "a variable that is set after its use",
         [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {A: $(B), B: x}")],
         "16:14: warning[unknown-variable] train[tune].env.A: `$(B)` stays as it is, because 'B' is set after it; Kubernetes replaces it by a variable before it",

@@ -37,6 +37,7 @@ IDLE_S = Default(
     "a new node downloads images of tens of GB and partitions its GPUs, which costs more than half an idle hour",
 )
 SHM_PART = Default(8, "NCCL and data loaders need far more than a pod's default of 64 MiB in /dev/shm")
+SHM_LEAST_MIB = 64  # what a container has by itself
 SHM_MOST_MIB = Default(65536, "its content counts as memory of the pod, and no framework uses more")
 SERVICE_PORT = Default(8000, "the port of vLLM and Triton")
 GRACE_S = Default(120, "for the last writes of a program without a checkpoint")

@@ -87,6 +87,18 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "warning[no-efa] serve[chat].resources: a pod with 1 of the 8 GPUs of a node in 'tune' gets none of its 4 EFA interfaces, so the pods speak over TCP; a pod with 2 GPUs gets one",
     ),
     (
+        "a replica whose memory follows a thousandth of a CPU",
+        [],
+        [("{nvidia.com/mig-1g.10gb: 1}", "{cpu: 1m}")],
+        "error[too-little-memory] serve[chat].resources: a replica has 11Mi of memory, and its /dev/shm takes up to 64Mi of it, which follows its other resources; name 'memory' too",
+    ),
+    (
+        "a replica with the memory of its /dev/shm",
+        [],
+        [("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/mig-1g.10gb: 1, memory: 64Mi}")],
+        "error[too-little-memory] serve[chat].resources.memory: a replica has 64Mi of memory, and its /dev/shm takes up to 64Mi of it",
+    ),
+    (
         "a checkpoint that a spot notice is too short for",
         [
             (
@@ -202,6 +214,15 @@ def test_fixed_pools_need_no_name_in_eks() -> None:
 )
 def test_pods_with_an_interface_or_without_peers_need_no_warning(change: Change) -> None:
     text = changed(WORKLOADS, change)
+    assert inspect_workloads_text(text, "w.yaml", a_kube_spec(), catalog.load()).problems == ()
+
+
+@pytest.mark.parametrize(
+    "resources",
+    ["{nvidia.com/mig-1g.10gb: 1, memory: 65Mi}", "{nvidia.com/mig-1g.10gb: 1, memory: 32Mi}\n    shm: 8Mi"],
+)
+def test_small_memory_is_accepted_where_shared_memory_leaves_some(resources: str) -> None:
+    text = changed(WORKLOADS, ("{nvidia.com/mig-1g.10gb: 1}", resources))
     assert inspect_workloads_text(text, "w.yaml", a_kube_spec(), catalog.load()).problems == ()
 
 

@@ -45,4 +45,4 @@ def shm_mib(requested: int | None, resources: Mapping[str, int]) -> int:
     if requested is not None:
         return require(in_unit(MEMORY, requested))
     part = resources[MEMORY] // int(kube.SHM_PART.value)
-    return max(64, min(part, int(kube.SHM_MOST_MIB.value)))
+    return max(kube.SHM_LEAST_MIB, min(part, int(kube.SHM_MOST_MIB.value)))

@@ -81,6 +81,8 @@ def has_room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
 
 def memory_of(places: Iterable[TeamPool], wanted: Mapping[str, int]) -> int | None:
     """Return the least memory that a pod has in the pools where it fits; None if it fits nowhere."""
+    if not all(wanted.values()):
+        return None  # another rule reports it
     if MEMORY in wanted:
         return wanted[MEMORY]
     parts = [(place, _part(place, wanted)) for place in places if place.pods(wanted)]

@@ -18,7 +18,7 @@ def efa(one: Serve | Train, cluster: ClusterSpec | None, catalog: Catalog, path:
     """Warn of pods that are too small for an EFA interface: their part of those of the node rounds to none."""
     wanted = amounts(one.resources) if isinstance(one, Serve) else {GPU: one.gpus_per_node}
     key = "resources" if isinstance(one, Serve) else "gpus_per_node"
-    if one.nodes == 1 or GPU not in wanted or EFA in wanted:
+    if one.nodes == 1 or GPU not in wanted or EFA in wanted or not all(wanted.values()):
         return
     for place in _chosen(one, wanted, places_of(one.team, require(cluster), catalog)):
         gpus, interfaces = place.node.get(GPU, 0), place.node.get(EFA, 0)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
+from gpucluster.plan.kubernetes import SHM_LEAST_MIB
 from gpucluster.plan.model.values import GPU, MEMORY, Market, quantity
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.operations import SPOT_NOTICE_S
@@ -30,6 +31,21 @@ def shm(one: Serve | Train, cluster: ClusterSpec | None, catalog: Catalog, path:
             f"shared memory counts as memory of the pod, and the pod has {has}; leave some to the program"
         )
         yield error(*path, "shm", id="shm-above-memory", message=message)
+
+
+def memory(
+    one: Serve | Train, cluster: ClusterSpec | None, catalog: Catalog, path: Path
+) -> Iterator[Finding]:
+    """Check that memory which follows a small request for CPUs or slices is enough for a program to start."""
+    if isinstance(one, Train) or one.shm is not None:
+        return
+    found = memory_of(places_of(one.team, require(cluster), catalog), amounts(one.resources))
+    if found is not None and found <= SHM_LEAST_MIB:
+        has, least = quantity(MEMORY, found), quantity(MEMORY, SHM_LEAST_MIB)
+        key = MEMORY if MEMORY in one.resources else None
+        why = "" if key else ", which follows its other resources; name 'memory' too"
+        message = f"a replica has {has} of memory, and its /dev/shm takes up to {least} of it{why}"
+        yield error(*path, "resources", *([key] if key else []), id="too-little-memory", message=message)
 
 
 def checkpoint(one: Train, cluster: ClusterSpec | None, catalog: Catalog, path: Path) -> Iterator[Finding]:

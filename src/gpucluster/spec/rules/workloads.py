@@ -287,7 +287,7 @@ def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
         workload_names.own,
     ):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
-    for of_cluster in (workload_memory.shm, workload_fabric.efa):
+    for of_cluster in (workload_memory.shm, workload_memory.memory, workload_fabric.efa):
         yield lambda on, index, rule=of_cluster: rule(
             getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
         )
