@@ -67,6 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
     Component(waves.NAMESPACES, "monitoring-namespace.yaml.j2", monitoring.namespaces),
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
+    Component(waves.ACCESS, "team-rules.yaml.j2", teams.team_rules),
     Component(waves.ACCESS, "limits.yaml.j2", teams.limits),
     Component(waves.ACCESS, "network.yaml.j2", teams.networks),
     Component(waves.ACCESS, "service-account.yaml.j2", teams.service_accounts),

@@ -89,7 +89,9 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
     ids = "pulumi stack output bindings --stack kube > bindings.json"
     assert pods.steps == ("pulumi up --stack kube", ids, waves)
     accounts = KUBE[KUBE.index("      service_accounts:") : KUBE.index("storage:")]
-    existing = KUBE.replace("control_plane: eks", "existing: {context: prod, eks_name: prod}").replace(accounts, "")
+    existing = KUBE.replace("control_plane: eks", "existing: {context: prod, eks_name: prod}").replace(
+        accounts, ""
+    )
     alone = _effects(existing, existing.replace("may_borrow: true, share: 2", "may_borrow: false"))
     assert alone.steps == (f"{waves}    # with the ids of the file systems",)
 

@@ -83,6 +83,17 @@ class Guard:
     guarded: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamRules:
+    """templates/k8s/team-rules.yaml.j2"""
+
+    pods: str
+    services: str
+    labels: str
+    groups: str  # a list in CEL
+    namespaces: str
+
+
 def namespaces(site: Site) -> Iterator[tuple[str, Namespace]]:
     for team in site.kubernetes.teams:
         levels = {"enforce": team.pod_security.value, "warn": "restricted"}
@@ -167,3 +178,16 @@ def guards(site: Site) -> Iterator[tuple[str, Guard]]:
             "guard",
             Guard(name=scalar(site.name("pod-guard")), labels=scalar(site.labels), guarded=scalar(guarded)),
         )
+
+
+def team_rules(site: Site) -> Iterator[tuple[str, TeamRules]]:
+    yield (
+        "team-rules",
+        TeamRules(
+            pods=scalar(site.name("team-pods")),
+            services=scalar(site.name("team-services")),
+            labels=scalar(site.labels),
+            groups=scalar([team.group for team in site.kubernetes.teams]),
+            namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}),
+        ),
+    )
