@@ -20,6 +20,12 @@ PROGRAM = "/agnhost"
 NAME = "gpucluster-validate"
 DEADLINE_S = 1200  # the kubelet ends the pods of a run that was killed
 _USER = 65534  # nobody
+_UNPRIVILEGED = {
+    "runAsNonRoot": True,
+    "runAsUser": _USER,
+    "runAsGroup": _USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
 
 
@@ -82,6 +88,38 @@ def namespace(run: PodRun) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
+def keeper(run: PodRun, place: str) -> Manifest:
+    """The controller of the pods in a team's namespace: a Deployment without replicas.
+
+    Kueue leaves a pod alone whose controller is of a kind that it queues (FindAncestorJobManagedByKueue, v0.19.2). So these pods take no
+    quota of the team, evict no gang and start while the quota is full. A Deployment does nothing with pods that no ReplicaSet of it has made.
+    """
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"{NAME}-{run.word}", "namespace": place, "labels": run.labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {**run.labels, "app": NAME}},
+            "template": {
+                "metadata": {"labels": {**run.labels, "app": NAME}},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "securityContext": _UNPRIVILEGED,
+                    "containers": [_container(run, ())],
+                },
+            },
+        },
+    }
+
+
+def kept(pod: Manifest, by: Manifest) -> Manifest:
+    """The pod with its controller."""
+    owner = {"apiVersion": by["apiVersion"], "kind": by["kind"], "controller": True}
+    owner |= {"name": by["metadata"]["name"], "uid": by["metadata"]["uid"]}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
 def pods(run: PodRun, of: PodSet, nodes: Sequence[str]) -> Iterator[tuple[Role, Manifest]]:
     """Yield the pods of a set. All but the first run on the second node, if there is one."""
     first, second = nodes[0], nodes[min(1, len(nodes) - 1)]
@@ -123,17 +161,6 @@ def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
         {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for i, claim in enumerate(claims)
     ]
-    container = {
-        "name": "agnhost",
-        "image": run.image,
-        # not `netexec`, which runs commands of others
-        "command": [PROGRAM, "serve-hostname", f"--port={PORT}"],
-        "resources": _RESOURCES,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [
-            {"name": f"claim-{i}", "mountPath": f"/mnt/{i}", "readOnly": True} for i in range(len(claims))
-        ],
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -153,15 +180,24 @@ def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
                 {"key": one.key, "operator": "Equal", "value": one.value, "effect": one.effect}
                 for one in of.taints
             ],
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": _USER,
-                "runAsGroup": _USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [container],
+            "securityContext": _UNPRIVILEGED,
+            "containers": [_container(run, claims)],
             "volumes": volumes,
         },
+    }
+
+
+def _container(run: PodRun, claims: Sequence[str]) -> Manifest:
+    return {
+        "name": "agnhost",
+        "image": run.image,
+        # not `netexec`, which runs commands of others
+        "command": [PROGRAM, "serve-hostname", f"--port={PORT}"],
+        "resources": _RESOURCES,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": f"claim-{i}", "mountPath": f"/mnt/{i}", "readOnly": True} for i in range(len(claims))
+        ],
     }
 
 

@@ -33,6 +33,7 @@ LEAST_TRIES = 2  # also later: one lost packet decides nothing
 EXEC_S = 45.0  # longer than an API server tries to reach a kubelet (30 s), which is not the program's fault
 _POLL_S = 1.0
 _POD, _NAMESPACE, _NODE = ("v1", "Pod"), ("v1", "Namespace"), ("v1", "Node")
+_KEEPER = ("apps/v1", "Deployment")
 _BESIDE = (("v1", "Event"), ("v1", "PersistentVolumeClaim"))  # what says why a pod does not run
 _REACHES = ("TIMEOUT", "REFUSED", "OTHER")  # words of `agnhost connect`: the name had an address
 _LONGEST = 200  # characters of an answer
@@ -91,7 +92,7 @@ class ValidationPods:
             label = f"{names.LABEL_VALIDATION_RUN}={self._run.word}"
             self._access.report(f"validation's pods are not deleted: {short(error.message)}")
             self._access.report(
-                f"delete them: kubectl delete pods,namespaces --all-namespaces --selector {label}"
+                f"delete them: kubectl delete pods,deployments,namespaces --all-namespaces --selector {label}"
             )
         self._made = []
 
@@ -122,32 +123,42 @@ class ValidationPods:
             return
         self._access.report(f"starts {len(wanted)} pods of validation, image {self._run.image}")
         self._create(pod_manifests.namespace(self._run))
+        places = sorted({self._sets[pool].namespace for pool, _ in wanted})
+        keepers = {place: self._create(pod_manifests.keeper(self._run, place)) for place in places}
         for key, pod in wanted.items():
             self._pods[key] = pod
+            keeper = keepers.get(pod["metadata"]["namespace"])
             try:
-                self._create(pod)
+                self._create(pod if keeper is None else pod_manifests.kept(pod, keeper))
             except RefusedError as error:
                 self._waits[key] = short(error.message, _LONGEST)
         self._await_pods()
 
     def _delete_leftovers(self) -> None:
         """Delete what a killed run of this cluster left. Pods of a run that goes on are younger."""
-        found = self._access.kubectl.find((_POD, _NAMESPACE), f"{names.LABEL_VALIDATION}={self._run.cluster}")
+        found = self._access.kubectl.find(
+            (_POD, _NAMESPACE, _KEEPER), f"{names.LABEL_VALIDATION}={self._run.cluster}"
+        )
         before = self._access.clock.now() - timedelta(seconds=pod_manifests.DEADLINE_S)
         self._access.kubectl.delete([ref_of(one).manifest() for one in found if _born(one) < before])
 
-    def _create(self, manifest: Manifest) -> None:
+    def _create(self, manifest: Manifest) -> Manifest:
         """Create an object. One that a lost answer hid is there already, and it is ours: its name is random."""
-        self._made.append(ref_of(manifest).manifest())
+        ref = ref_of(manifest)
+        self._made.append(ref.manifest())
+        kubectl = self._access.kubectl
 
-        def create() -> None:
+        def create() -> Manifest:
             try:
-                self._access.kubectl.create(manifest)
+                return kubectl.create(manifest)
             except RefusedError as error:
                 if "(AlreadyExists)" not in error.text:
                     raise
+            kind = (manifest["apiVersion"], manifest["kind"])
+            (there,) = kubectl.find((kind,), namespace=ref.namespace, name=ref.name)
+            return there
 
-        patiently(create, self._access.clock, self._access.report)
+        return patiently(create, self._access.clock, self._access.report)
 
     def _await_pods(self) -> None:
         clock = self._access.clock

@@ -89,9 +89,29 @@ def test_pods_tolerate_the_taints_of_the_pool_and_no_other(cluster: Cluster, tai
 def test_close_leaves_nothing(cluster: Cluster) -> None:
     mine = started(cluster)
     judged(mine, "kube.reach")
-    assert len(ours(cluster)) == 5
+    assert len(ours(cluster)) == 6
     mine.close()
     assert ours(cluster) == set()
+
+
+def test_pods_of_a_team_have_a_controller_that_makes_none(cluster: Cluster) -> None:
+    """Kueue leaves them alone: they take no quota, and start while it is full. The outsider's namespace is not Kueue's."""
+    mine = started(cluster)
+    judged(mine, "kube.reach")
+    (keeper,) = (one for name, one in cluster.objects("Deployment").items() if "gpucluster-validate" in name)
+    assert keeper["spec"]["replicas"] == 0
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": keeper["metadata"]["name"],
+        "uid": keeper["metadata"]["uid"],
+        "controller": True,
+    }
+    for pod in cluster.objects("Pod").values():
+        ours_ = pod["metadata"]["namespace"] == "research"
+        assert pod["metadata"].get("ownerReferences") == ([owner] if ours_ else None)
+        assert keeper["spec"]["selector"]["matchLabels"].items() > pod["metadata"]["labels"].items()
+    mine.close()
 
 
 def test_nothing_is_started_without_a_question(cluster: Cluster) -> None:
@@ -105,7 +125,7 @@ def test_pods_that_cannot_be_deleted_are_told(cluster: Cluster) -> None:
     judged(mine, "kube.reach")
     cluster.plant("kubectl", "Error from server (Forbidden): you may not", times=1)
     mine.close()
-    assert any(line.startswith("delete them: kubectl delete pods,namespaces --all-namespaces --selector gpucluster/validation-run=") for line in cluster.said)  # fmt: skip
+    assert any(line.startswith("delete them: kubectl delete pods,deployments,namespaces --all-namespaces --selector gpucluster/validation-run=") for line in cluster.said)  # fmt: skip
 
 
 def test_pods_of_a_killed_run_are_deleted_and_those_of_a_run_that_goes_on_are_not(cluster: Cluster) -> None:
