@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 STDIN = Path("-")
 _STDIN_NAME = "stdin"
+_INSTALLATION = {"apiVersion", "baseDomain", "platform"}  # keys of an install-config.yaml
 _ABOVE = 3  # folders above a file in which a Kustomization can name it as a patch
 
 
@@ -120,6 +121,7 @@ def _is_template(file: Path) -> bool:
 def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
     """Return what a document is instead of a manifest; "" for a manifest."""
     from gpucluster.k8s.lint.kustomize import is_patch, is_pod_template
+    from gpucluster.k8s.lint.tree import mapping
 
     if in_folder and (_has_no_key(document.value) or file.name == "Chart.yaml"):
         return "is not a manifest"
@@ -127,6 +129,8 @@ def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
         return "is a patch of Kustomize: it holds a part of an object"
     if is_pod_template(document.file):
         return "is a pod template: its client completes it"
+    if mapping(document.value).keys() >= _INSTALLATION:
+        return "is a configuration of OpenShift's installer"
     return ""
 
 

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucluster.catalog import crd_schemas
 from gpucluster.cli.lint_input import read_all
-from gpucluster.k8s.lint import Facts, Severity, check
+from gpucluster.k8s.lint import Facts, Severity, check, unchecked
+from gpucluster.k8s.lint.cel import compiled
+from gpucluster.k8s.lint.projects import KINDS
 from gpucluster.k8s.lint.read import read
 
 JOBSET = """apiVersion: jobset.x-k8s.io/v1alpha2
@@ -51,6 +54,14 @@ ROWS = [
     ("a memory volume above the memory", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 2Gi}}], containers: [{name: c, image: busybox:1.37, resources: {limits: {memory: 1Gi}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}]}\n"),
     ("a scaler from zero", "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}, minReplicas: 0, maxReplicas: 3, metrics: [{type: External, external: {metric: {name: q}, target: {type: AverageValue, averageValue: '1'}}}]}\n"),
     ("a definition with a pattern of Go, and its kind", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rules.example.org}\nspec: {group: example.org, scope: Namespaced, names: {kind: Rule, plural: rules, singular: rule, listKind: RuleList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {a: {type: string, pattern: '^(?i)(abort|warn)?$'}}}}}}}]}\n---\napiVersion: example.org/v1\nkind: Rule\nmetadata: {name: a}\nspec: {a: Warn}\n"),
+    ("a kind of a known project whose name is near another", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata: {name: a}\n---\napiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: a}\n"),
+    ("a kind of a later release", "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepositorySet\nmetadata: {name: a}\n"),
+    ("an optional field of CEL", "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a}\nspec: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}, validations: [{expression: \"object.spec.?nodeName.orValue('') == '' && object.metadata.labels[?'a'].hasValue() && {?'a': object.?b} != {}\"}]}\n"),
+    ("a Secret that SOPS encrypts", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: 'ENC[AES256_GCM,data:a,type:str]'}\nsops: {mac: 'ENC[AES256_GCM,data:a,type:str]'}\n"),
+    ("another kind that SOPS encrypts", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 'ENC[AES256_GCM,data:a,type:int]'}]}\nsops: {mac: 'ENC[AES256_GCM,data:a,type:str]'}\n"),
+    ("a test of Kyverno", "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\npolicies: []\n"),
+    ("a plugin of Argo CD", "apiVersion: argoproj.io/v1alpha1\nkind: ConfigManagementPlugin\nmetadata: {name: a_b}\n"),
+    ("a release note of Istio", "apiVersion: release-notes/v2\nkind: bug-fix\narea: security\n"),
     ("metadata of a kind without a schema", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: a, description: b}\n"),
 ]  # fmt: skip
 
@@ -82,6 +93,9 @@ def volume(name: str) -> str:
 
 FOLDERS: list[tuple[str, dict[str, str]]] = [
     ("a deployment that Kustomize completes", {"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": DEPLOYMENT}),
+    ("an autoscaler that Kustomize completes", {"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: {scaleTargetRef: {kind: Deployment, name: a}}\n"}),
+    ("an image that Kustomize names", {"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": DEPLOYMENT.replace(", image: busybox:1.37", "")}),
+    ("a configuration of OpenShift's installer", {"a.yaml": "apiVersion: v1\nbaseDomain: example.org\nplatform: {aws: {region: us-east-1}}\n"}),
     ("a namespace that Kustomize names", {"kustomization.yaml": "namespace: b\nresources: [./a.yaml]\n", "a.yaml": SPACE}),
     ("a patch that is written as a text", {"kustomization.yaml": "patches: [b/a.yaml]\n", "b/a.yaml": DEPLOYMENT}),
     ("two clusters", {"staging/a.yaml": SPACE.replace("_", "a"), "production/a.yaml": SPACE.replace("_", "a")}),
@@ -111,11 +125,68 @@ def test_same_files_outside_of_their_tool_are_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("api_version", "kind", "message"),
     [
-        ("kueue.x-k8s.io/v1beta2", "ClusterQueu", "there is no kueue.x-k8s.io/v1beta2 ClusterQueu; ClusterQueue is in kueue.x-k8s.io/v1beta1 and kueue.x-k8s.io/v1beta2"),
-        ("karpenter.sh/v1beta1", "NodePool", "there is no karpenter.sh/v1beta1 NodePool; NodePool is in karpenter.sh/v1"),
+        ("kueue.x-k8s.io/v1beta2", "ClusterQueu", "there is no kueue.x-k8s.io/v1beta2 ClusterQueu in kueue v0.19.2; ClusterQueue is in kueue.x-k8s.io/v1beta1 and kueue.x-k8s.io/v1beta2"),
+        ("karpenter.sh/v1beta1", "NodePool", "there is no karpenter.sh/v1beta1 NodePool in karpenter-provider-aws v1.14.1; NodePool is in karpenter.sh/v1"),
     ],
 )  # fmt: skip
 def test_misspelt_kind_and_unknown_version_are_errors(api_version: str, kind: str, message: str) -> None:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}
     (found,) = check([manifest], Facts(kubernetes="1.36", whole=False))
     assert (found.rule, found.message, found.level) == ("unknown-kind", message, Severity.ERROR)
+
+
+SPACE_A = SPACE.replace("_", "a")
+SYSTEM = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: op, namespace: kube-system}\n"
+READER = f"{SPACE_A}---\napiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: a}}\nspec: {{containers: [{{name: c, image: busybox:1.37}}], volumes: [{{name: v, VOLUME}}]}}\n"
+SET = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s, namespace: a}\nspec: {serviceName: s, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: busybox:1.37}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}\n"
+MAKER = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: m, namespace: a}\nspec: {template: {spec: {serviceAccountName: m, restartPolicy: Never, containers: [{name: c, image: busybox:1.37, args: [ARG]}]}}}\n"
+RIGHTS = """apiVersion: v1
+kind: ServiceAccount
+metadata: {name: m, namespace: a}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: m, namespace: a}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [VERB]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: m, namespace: a}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: m}
+subjects: [{kind: ServiceAccount, name: m, namespace: a}]
+"""
+OF_A_SECRET = READER.replace("VOLUME", "secret: {secretName: tls}")
+WHOLE = [
+    ("a role that each cluster has", f"{SYSTEM}---\napiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: a, namespace: kube-system}}\nroleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}}\nsubjects: [{{kind: ServiceAccount, name: op, namespace: kube-system}}, {{kind: ServiceAccount, name: horizontal-pod-autoscaler, namespace: kube-system}}]\n", []),
+    ("a config map that each cluster has", READER.replace("VOLUME", "configMap: {name: extension-apiserver-authentication}").replace("namespace: a}\nspec", "namespace: kube-system}\nspec"), []),
+    ("the service of the API server", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a, namespace: default}\nspec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: kubernetes, port: {number: 443}}}}]}}]}\n", []),
+    ("a set without its service", f"{SPACE_A}---\n{SET}", ["warning"]),
+    ("a claim of a set", READER.replace("VOLUME", "persistentVolumeClaim: {claimName: d-s-0}") + f"---\n{SET.replace('serviceName: s, ', '')}", []),
+    ("a claim of no set", READER.replace("VOLUME", "persistentVolumeClaim: {claimName: e-s-0}") + f"---\n{SET.replace('serviceName: s, ', '')}", ["error"]),
+    ("a Secret that nobody makes", f"{OF_A_SECRET}---\n{RIGHTS.replace('VERB', 'get')}---\n{MAKER}", ["error"]),
+    ("a Secret that an argument names", f"{OF_A_SECRET}---\n{RIGHTS.replace('VERB', 'get')}---\n{MAKER.replace('ARG', '--secret-name=tls')}", ["warning"]),
+    ("a Secret that an account may make", f"{OF_A_SECRET}---\n{RIGHTS.replace('VERB', 'create')}---\n{MAKER}", ["warning"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "levels"), [row[1:] for row in WHOLE], ids=[row[0] for row in WHOLE])
+def test_object_that_somebody_makes_in_a_whole_cluster_is_no_error(written: str, levels: list[str]) -> None:
+    found = check(read(written, "a.yaml").documents, Facts(kubernetes="1.36", whole=True))
+    assert [one.level for one in found if one.rule == "reference"] == levels
+
+
+def test_object_that_sops_encrypts_is_named() -> None:
+    written = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nsops: {mac: a}\n"
+    facts = Facts(kubernetes="1.36", whole=False)
+    assert "Secret a: SOPS encrypts its values" in unchecked(read(written, "a.yaml").documents, facts)
+
+
+def test_rule_of_cel_that_is_wrong_beside_an_optional_field_is_an_error() -> None:
+    assert compiled("a.?b.orValue(1) == 1").variables()
+    with pytest.raises(ValueError, match="parse"):
+        compiled("a.?b.orValue(1) ==")
+
+
+def test_kinds_of_each_project_hold_those_of_the_catalog() -> None:
+    for api_version, kind in crd_schemas():
+        assert kind in KINDS[api_version.rpartition("/")[0]]

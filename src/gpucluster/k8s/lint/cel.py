@@ -18,6 +18,7 @@ from gpucluster.k8s.lint.tree import Path, items, mapping, text
 # the engine raises them for a wrong type, a missing key, an unknown function, or a value out of range
 ENGINE_ERRORS = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError)
 _TRANSITION = "oldSelf"
+_OPTIONAL = re.compile(r"(\.|[\[{,]\s*)\?")  # `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,15 @@ def is_transition(rule: str) -> bool:
 
 @cache
 def compiled(rule: str) -> cel.Program:
-    """Compile a rule. ValueError if it does not parse."""
-    return cel.compile(rule)
+    """Compile a rule. ValueError if it does not parse. The engine lacks optional fields, which Kubernetes has since 1.29:
+    such a rule is read without their marks. Its values then fail at `orValue` and the like, which the engine lacks, too."""
+    try:
+        return cel.compile(rule)
+    except ENGINE_ERRORS:
+        plain = _OPTIONAL.sub(r"\1", rule)
+        if plain == rule:
+            raise
+        return cel.compile(plain)
 
 
 @cache

@@ -38,7 +38,8 @@ from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.document import Document, documents
 from gpucluster.k8s.lint.facts import Facts
 from gpucluster.k8s.lint.finding import Finding, Severity
-from gpucluster.k8s.lint.manifest_set import ManifestSet, build, is_built_in
+from gpucluster.k8s.lint.manifest_set import ManifestSet, build, is_built_in, is_encrypted
+from gpucluster.k8s.lint.tree import at, text
 
 CHECKERS: dict[str, Callable[[ManifestSet], Iterator[Finding]]] = {
     "versions": versions.check,
@@ -83,8 +84,9 @@ def check(manifests: Iterable[Any], facts: Facts) -> tuple[Finding, ...]:
 
 def unchecked(manifests: Iterable[Any], facts: Facts) -> tuple[str, ...]:
     """Return the parts that were not checked, as sentences, so that a missing check is not taken for a pass."""
-    objects, _ = build(_documents(manifests), facts)
-    found: list[str] = []
+    documents = _documents(manifests)
+    objects, _ = build(documents, facts)
+    found = [f"{text(at(one.value, 'kind'))} {text(at(one.value, 'metadata', 'name'))}: SOPS encrypts its values" for one in documents if is_encrypted(one.value)]  # fmt: skip
     if facts.pools is None:
         found.append("quotas, labels, taints and sizes against the pools: needs a spec")
     if not facts.whole:

@@ -12,11 +12,12 @@ from gpucluster.k8s.lint.custom_resources import CustomResource, Known, definiti
 from gpucluster.k8s.lint.document import Document
 from gpucluster.k8s.lint.facts import Facts
 from gpucluster.k8s.lint.finding import Finding, Severity
-from gpucluster.k8s.lint.tree import Path, at, below, depth_of, entries, is_there, mapping, shown, text
+from gpucluster.k8s.lint.tree import Path, at, below, depth_of, entries, is_there, items, mapping, shown, text
 from gpucluster.k8s.lint.webhook_defaults import completed
 
+_ENCRYPTED = "ENC["  # as SOPS writes each value
 _FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*", re.ASCII)
-_BY_KUSTOMIZE = frozenset({"`selector` is required", "`namespace` is required"})
+_NO_FIELD = ("` is required", "an image is required, without spaces around it")  # ends of messages
 MAX_DEPTH = 64  # far deeper than any resource; a deeper value could exhaust a recursive reader
 
 
@@ -65,12 +66,12 @@ class Obj:
 
     def _is_filled_later(self, rule: str, message: str, path: Path) -> bool:
         """Return whether a tool completes the value before the API server gets it: envsubst, Flux or Terraform a value
-        `${NAME}`, Kustomize `$(NAME)`, and the labels and the namespace of an object that it lists."""
+        `${NAME}`, Kustomize `$(NAME)`, and by patches the fields, labels and namespace of an object that it lists."""
         written = below(self.body, path) if is_there(self.body, path) else None
         if isinstance(written, str) and _FILLED.search(written):
             return True
         by_kustomize = (
-            message in _BY_KUSTOMIZE or rule == "selector" or (rule == "name" and self.kind == "Namespace")
+            message.endswith(_NO_FIELD) or rule == "selector" or (rule == "name" and self.kind == "Namespace")
         )
         return self.document.is_base and by_kustomize
 
@@ -113,7 +114,12 @@ def build(sources: Iterable[Document], facts: Facts) -> tuple[ManifestSet, list[
     """Return the objects of all documents, and findings for documents that are no object."""
     objects: list[Obj] = []
     findings: list[Finding] = []
-    unrolled = [(document, *part) for document in sources for part in _unrolled(document.value)]
+    unrolled = [
+        (document, path, _readable(value))
+        for document in sources
+        for path, value in _unrolled(document.value)
+        if not is_encrypted(value) or at(value, "kind") == "Secret"
+    ]
     resources = known((*facts.resources, *definitions(value for _, _, value in unrolled)))
     for document, path, value in unrolled:
         thing = _object(document, path, value, resources)
@@ -164,6 +170,25 @@ def _unrolled(value: Any) -> Iterator[tuple[Path, Any]]:
         yield from entries(value, "items")
     else:
         yield (), value
+
+
+def _readable(value: Any) -> Any:
+    """Return an object without the texts that SOPS encrypts. Flux or Argo CD decrypts them, and drops the key `sops`."""
+    if not is_encrypted(value):
+        return value
+    return {key: _without(inner) for key, inner in mapping(value).items() if key != "sops"}
+
+
+def is_encrypted(value: Any) -> bool:
+    return bool(mapping(at(value, "sops"))) and isinstance(at(value, "kind"), str)
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without(one) for one in items(value)]
+    if isinstance(value, dict):
+        return {key: _without(one) for key, one in mapping(value).items()}
+    return "" if text(value).startswith(_ENCRYPTED) else value
 
 
 def _object(document: Document, path: Path, value: Any, resources: Known) -> Obj:

@@ -5,10 +5,10 @@ from functools import cache
 
 from gpucluster.catalog import crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import kueue, policies
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, along, at, below, entries, mapping, text
+from gpucluster.k8s.lint.tree import Path, along, at, below, entries, items, mapping, text
 from gpucluster.text import quoted
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
@@ -53,6 +53,10 @@ _IN_PODS: tuple[tuple[str, str], ...] = (
     ("spec.initContainers.*.envFrom.*.secretRef.name", SECRET),
     ("spec.initContainers.*.env.*.valueFrom.secretKeyRef.name", SECRET),
 )
+_CLAIM_TEMPLATES = (
+    "volumeClaimTemplates.*.metadata.name",
+    "volumeClaimPolicies.*.templates.*.metadata.name",
+)
 _ALWAYS = frozenset(  # objects that each cluster has by default
     {
         *(("Namespace", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
@@ -62,6 +66,18 @@ _ALWAYS = frozenset(  # objects that each cluster has by default
         (CONFIG_MAP, "kube-root-ca.crt"),
     }
 )  # fmt: skip
+_THERE = frozenset(  # objects that each cluster has in one namespace
+    {
+        ("Service", "default", "kubernetes"),
+        (CONFIG_MAP, "kube-system", "extension-apiserver-authentication"),
+        (ROLES["Role"], "kube-system", "extension-apiserver-authentication-reader"),
+        *(("ServiceAccount", "kube-system", name) for name in ("daemon-set-controller", "deployment-controller", "generic-garbage-collector", "horizontal-pod-autoscaler", "job-controller", "namespace-controller", "node-controller", "persistent-volume-binder", "replicaset-controller", "statefulset-controller")),
+    }
+)  # fmt: skip
+_SOFT = frozenset(
+    {("StatefulSet.apps", "Service")}
+)  # its pods run without the object, and only names are missing
+_MAKES = frozenset({"*", "create"})  # verbs
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -69,6 +85,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     if not manifests.facts.whole:
         return
     made = _made_secrets(manifests)
+    claims = tuple(_made_claims(manifests))
     for thing in manifests.objects:
         if thing.is_client_file:
             continue
@@ -78,7 +95,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue):
             yield from special(manifests, thing)
         for pods in pods_of(thing):
-            yield from _in_pods(manifests, pods, made)
+            yield from _in_pods(manifests, pods, made, claims)
     yield from _circles(manifests)
 
 
@@ -91,9 +108,18 @@ def _resolve(manifests: ManifestSet, thing: Obj, where: Path, target: str, name:
     namespace = "" if target in _cluster_scoped() else thing.namespace
     if thing.key in _cluster_scoped() and target not in _cluster_scoped():
         return  # a template without a namespace: its pods run in that of whoever uses it
-    if name and (target, name) not in _ALWAYS and not manifests.has(target, name, namespace):
+    if name and not _is_there(manifests, target, namespace, name):
         kind, place = target.partition(".")[0], f" in namespace {quoted(namespace)}" if namespace else ""
-        yield thing.found("reference", f"there is no {kind} {quoted(name)}{place}", where)
+        soft = (thing.key, target) in _SOFT or (
+            target == SECRET and _can_make_secret(manifests, namespace, name)
+        )
+        level = Severity.WARNING if soft else Severity.ERROR
+        yield thing.found("reference", f"there is no {kind} {quoted(name)}{place}", where, level)
+
+
+def _is_there(manifests: ManifestSet, target: str, namespace: str, name: str) -> bool:
+    by_default = (target, name) in _ALWAYS or (target, namespace, name) in _THERE
+    return by_default or manifests.has(target, name, namespace)
 
 
 @cache
@@ -148,7 +174,7 @@ def _binding(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     for path, subject in entries(thing.body, "subjects"):
         if at(subject, "kind") == "ServiceAccount":
             name, namespace = text(at(subject, "name")), text(at(subject, "namespace"))
-            if name != "default" and not manifests.has("ServiceAccount", name, namespace or thing.namespace):
+            if not _is_there(manifests, "ServiceAccount", namespace or thing.namespace, name):
                 yield thing.found("reference", f"there is no ServiceAccount {quoted(name)} in namespace {quoted(namespace)}", path)  # fmt: skip
 
 
@@ -171,11 +197,17 @@ def _queue(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
         yield from _resolve(manifests, thing, where, target, text(thing.labels.get(label)))
 
 
-def _in_pods(manifests: ManifestSet, pods: Pods, made: frozenset[tuple[str, str]]) -> Iterator[Finding]:
+def _in_pods(
+    manifests: ManifestSet, pods: Pods, made: frozenset[tuple[str, str]], claims: tuple[tuple[str, str], ...]
+) -> Iterator[Finding]:
     for path, target in _IN_PODS:
         for where, value in along(pods.template, path.split(".")):
             optional = at(below(pods.template, where[:-1]), "optional") is True
-            if not optional and not (target == SECRET and (pods.owner.namespace, text(value)) in made):
+            by_operator = target == SECRET and (pods.owner.namespace, text(value)) in made
+            by_set = target == CLAIM and any(
+                pods.owner.namespace == space and text(value).startswith(name) for space, name in claims
+            )
+            if not optional and not by_operator and not by_set:
                 yield from _resolve(manifests, pods.owner, pods.where(*where), target, text(value))
 
 
@@ -184,6 +216,47 @@ def _made_secrets(manifests: ManifestSet) -> frozenset[tuple[str, str]]:
     makers = [one for one in manifests.objects if one.kind in _SECRET_MAKERS]
     paths = (("spec", "secretName"), ("spec", "target", "name"), ("metadata", "name"))
     return frozenset((one.namespace, text(at(one.body, *path))) for one in makers for path in paths)
+
+
+def _made_claims(manifests: ManifestSet) -> Iterator[tuple[str, str]]:
+    """Return namespace and beginning of the names of claims that a StatefulSet or a JobSet makes: TEMPLATE-SET-NUMBER."""
+    for thing in manifests.objects:
+        for way in _CLAIM_TEMPLATES:
+            for _, name in along(thing.body.get("spec"), way.split(".")):
+                yield thing.namespace, f"{text(name)}-{thing.name}"
+
+
+def _can_make_secret(manifests: ManifestSet, namespace: str, name: str) -> bool:
+    """Return whether a pod of the namespace can make a Secret: an argument names it, or its account may make Secrets."""
+    accounts: set[str] = set()
+    for thing in manifests.objects if name else ():
+        for pods in pods_of(thing) if thing.namespace == namespace else ():
+            accounts.add(text(pods.spec.get("serviceAccountName")) or "default")
+            words = (items(one.get(part)) for _, one in pods.containers() for part in ("command", "args"))
+            if any(name in text(word) for part in words for word in part):
+                return True
+    return any(_may_make_secrets(manifests, binding, namespace, accounts) for binding in manifests.objects)
+
+
+def _may_make_secrets(manifests: ManifestSet, binding: Obj, namespace: str, accounts: set[str]) -> bool:
+    if binding.kind not in ("RoleBinding", "ClusterRoleBinding") or binding.namespace not in ("", namespace):
+        return False
+    subjects = [subject for _, subject in entries(binding.body, "subjects")]
+    ours = any(
+        at(one, "kind") == "ServiceAccount"
+        and at(one, "name") in accounts
+        and (text(at(one, "namespace")) or binding.namespace) == namespace
+        for one in subjects
+    )
+    ref = mapping(binding.body.get("roleRef"))
+    kind, name = text(ref.get("kind")), text(ref.get("name"))
+    role = manifests.get(ROLES.get(kind, ""), name, binding.namespace if kind == "Role" else "")
+    rules = [mapping(rule) for _, rule in entries(role.body, "rules")] if role and ours else []
+    return any(
+        {*map(text, items(rule.get("resources")))} & {"*", "secrets"}
+        and {*map(text, items(rule.get("verbs")))} & _MAKES
+        for rule in rules
+    )
 
 
 def _circles(manifests: ManifestSet) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from gpucluster.k8s.lint import builtin, cel
+from gpucluster.k8s.lint import builtin, cel, projects
 from gpucluster.k8s.lint.custom_resources import CustomResource
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
@@ -29,7 +29,7 @@ _BY_NAMES = (
 )  # the checker `names` checks them, for all kinds
 
 
-_NEAR = 0.8  # from which similarity a kind counts as misspelt
+_NEAR, _SURE = 0.8, 0.9  # from which similarity a kind can be misspelt, and is
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -54,23 +54,32 @@ def defaulted(schema: Schema, value: Any) -> Any:
 
 
 def _unknown(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
-    """Report a version that a project does not have, and a kind that is nearly one of its kinds."""
+    """Report a version that a project does not have, and a kind that is nearly one of its kinds. Another release of the
+    project can have the version."""
     kinds = {one.kind for one in manifests.resources.values() if one.group == thing.group}
-    near = (
-        [thing.kind]
-        if thing.kind in kinds
-        else get_close_matches(thing.kind, sorted(kinds), n=1, cutoff=_NEAR)
+    if thing.kind in kinds:
+        near, level = thing.kind, Severity.ERROR
+    elif thing.kind in projects.KINDS.get(thing.group, ()):
+        return
+    else:
+        near, level = _nearest(thing.kind, kinds)
+    have = sorted(
+        one.api_version
+        for one in manifests.resources.values()
+        if (one.group, one.kind) == (thing.group, near)
     )
-    if near:
-        have = sorted(
-            one.api_version
-            for one in manifests.resources.values()
-            if (one.group, one.kind) == (thing.group, near[0])
-        )
-        what = f"{thing.api_version} {thing.kind}"
-        yield thing.found(
-            "unknown-kind", f"there is no {what}; {near[0]} is in {' and '.join(have)}", ("kind",)
-        )
+    if have:
+        release = projects.release(thing.group)
+        place = f" in {release}" if release else ""
+        words = f"there is no {thing.api_version} {thing.kind}{place}; {near} is in {' and '.join(have)}"
+        yield thing.found("unknown-kind", words, ("kind",), level)
+
+
+def _nearest(kind: str, kinds: set[str]) -> tuple[str, Severity]:
+    """Return the kind that is meant; "" for none. A later release of a project can have a kind of a similar name."""
+    near = get_close_matches(kind, sorted(kinds), n=1, cutoff=_NEAR)
+    sure = get_close_matches(kind, near, n=1, cutoff=_SURE)
+    return "".join(near), Severity.ERROR if sure else Severity.WARNING
 
 
 def _check(thing: Obj, resource: CustomResource) -> Iterator[Finding]:
