@@ -50,6 +50,9 @@ def read_all(paths: list[Path]) -> Found:
             if path.is_dir() and got.findings and not _looks_like_manifest(written):
                 other.append(f"{file.as_posix()}: no YAML of manifests, but a template or another language")
                 continue
+            if "{{" in written and (wrong := [one for one in got.findings if one.level == "error"]):
+                findings.append(_template(wrong[0]))
+                continue
             findings.extend(got.findings)
             is_base = _is_named(file, _bases)
             for document in got.documents:
@@ -132,6 +135,10 @@ def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
     if mapping(document.value).keys() >= _INSTALLATION:
         return "is a configuration of OpenShift's installer"
     return ""
+
+
+def _template(first: "Finding") -> "Finding":
+    return replace(first, document=0, line=0, message="holds {{ }}: render it first, as `helm template` does")
 
 
 def _has_no_key(value: Any) -> bool:

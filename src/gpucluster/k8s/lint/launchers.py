@@ -24,6 +24,7 @@ _NODES = re.compile(r"--nnodes[= ](\d{1,6})(?![\d:])", re.ASCII)  # `1:4` is ela
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,6})\b", re.ASCII)
 _TENSOR = re.compile(r"(?:--tensor-parallel-size|-tp)[= ](\d{1,4})(?!\S)", re.ASCII)
 _PIPELINE = re.compile(r"(?:--pipeline-parallel-size|-pp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_STARTED = re.compile(r"(?<!\S)(?:-np?|--np)[= ](\d{1,6})(?!\S)", re.ASCII)  # processes of mpirun
 _OF_A_SET = re.compile(r"(?P<job>[a-z0-9-]+)-\d+-\d+\.(?P<network>[a-z0-9-]+)(?:\..*)?", re.ASCII)
 _INDEX = "JOB_COMPLETION_INDEX"
 
@@ -108,10 +109,12 @@ def _product(numbers: list[str]) -> int:
 
 
 def _mpi(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+    """With one process a worker, each process starts those of its GPUs."""
     slots = at(thing.body, "spec", "slotsPerWorker")
+    started = {int(number) for pods in all_pods for _, one in pods.containers() for number in _STARTED.findall(_command(one))}  # fmt: skip
     for pods in all_pods if type(slots) is int else ():
         gpus = needs(pods).get(GPU, Decimal(0))
-        if "Worker" in pods.path and gpus > 0 and gpus != slots:
+        if "Worker" in pods.path and gpus > 0 and gpus != slots and pods.count not in started:
             words = f"slotsPerWorker is {slots}, a worker has {quantity.shown(gpus)} GPUs: mpirun starts one process a slot"
             yield thing.warned("rendezvous", words, ("spec", "slotsPerWorker"))
 

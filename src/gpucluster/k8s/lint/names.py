@@ -1,5 +1,6 @@
 """Check the form of names, labels, annotations and quantities, and that no object exists twice."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +23,7 @@ _LONGEST = {
     "CronJob.batch": 52,
     "StatefulSet.apps": 52,
 }  # characters; the names of their pods or jobs must fit a label
-_LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "nodeLabels"})
+LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "nodeLabels"})
 _AMOUNTS = frozenset({"requests", "limits", "hard", "capacity", "sizeLimit", "averageValue"})
 _ANNOTATION_BYTES = 256 * 1024
 _POD_SUFFIX = len("-xxxxx")
@@ -81,6 +82,8 @@ def _complaint(thing: Obj) -> str:
         return "has a slash or a percent sign" if bad else ""
     form, longest = (_LABEL, 63) if thing.kind in _ONE_LABEL and not thing.group else (_SUBDOMAIN, 253)
     longest = _LONGEST.get(thing.key, longest)
+    if form is _LABEL and "." in thing.name:
+        return f"has a dot: the name of a {thing.kind} is one part"
     if form.fullmatch(thing.name) is None:
         return "is not a DNS name: use lower-case letters, digits, `-`, and `.` only between parts"
     return f"has {len(thing.name)} characters; the limit is {longest}" if len(thing.name) > longest else ""
@@ -119,7 +122,7 @@ def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
     """Check labels and quantities at every path. The content of a string (a ConfigMap's file) is not checked."""
     for key, inner in mapping(value).items():
         here = (*path, key)
-        if key in _LABELS and not _of_prometheus(thing, path):
+        if key in LABELS and not _of_prometheus(thing, path):
             yield from _labels(thing, mapping(inner), here)
         elif key in _AMOUNTS:
             yield from _amounts(thing, inner, here)
@@ -149,7 +152,10 @@ def _labels(thing: Obj, labels: Mapping[str, Any], path: Path) -> Iterator[Findi
     for key, value in labels.items():
         if not is_label_key(key):
             yield thing.found("label", f"{quoted(key)} is not a label name", (*path, key))
-        if not isinstance(value, dict | list) and not is_label_value(value):
+        if isinstance(value, bool | int | float):
+            words = f"{quoted(json.dumps(value))} is no text: quote it"
+            yield thing.found("label", words, (*path, key))
+        elif isinstance(value, str) and not is_label_value(value):
             yield thing.found("label", f"{quoted(value)} is not a label value", (*path, key))
 
 

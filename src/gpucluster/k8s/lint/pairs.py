@@ -14,6 +14,11 @@ from gpucluster.text import quoted
 
 _SELECTING = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
 _JOBS = frozenset({"Job.batch", "CronJob.batch", JOBSET})
+_BY_CONTROLLERS = (  # the beginning of labels that a controller gives to its pods
+    "alpha.jobset.sigs.k8s.io/", "apps.kubernetes.io/", "batch.kubernetes.io/", "controller-uid", "job-name",
+    "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/", "ray.io/", "serving.kserve.io/", "serving.knative.dev/", "spark-",
+    "statefulset.kubernetes.io/", "training.kubeflow.org/", "volcano.sh/",
+)  # fmt: skip
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -63,9 +68,9 @@ def _claim_templates(pods: Pods) -> Iterator[str]:
 
 
 def _service(thing: Obj, pods: list[Pods], *, whole: bool) -> Iterator[Finding]:
-    """A headless service of a JobSet selects by labels that the JobSet controller adds. Only our own labels are compared."""
+    """A service of a set or job can select by labels that a controller adds. Only our own labels are compared."""
     wanted = mapping(at(thing.body, "spec", "selector"))
-    if thing.key != "Service" or not wanted or any("jobset" in key for key in wanted):
+    if thing.key != "Service" or not wanted or any(key.startswith(_BY_CONTROLLERS) for key in wanted):
         return
     here = [made for made in pods if made.owner.namespace == thing.namespace]
     chosen = [made for made in here if _selects(wanted, made.labels)]

@@ -56,11 +56,16 @@ def _once(queue: Obj) -> Iterator[Finding]:
     groups: dict[str, int] = {}
     for path, resources, flavor in _flavor_lists(queue):
         if resources[0] != resources[1]:
-            yield queue.found("quota-resources", f"flavor {flavor!r} has {', '.join(resources[1])}, covered are {', '.join(resources[0])}", path)  # fmt: skip
+            yield queue.found("quota-resources", _differ(flavor, *resources), path)  # fmt: skip
         for resource in resources[0]:
             number = int(path[2])
             if groups.setdefault(resource, number) != number:
                 yield queue.found("quota-resources", f"{resource} is in two groups", path)
+
+
+def _differ(flavor: str, covered: list[str], own: list[str]) -> str:
+    order = ": the order must agree, too" if sorted(covered) == sorted(own) else ""
+    return f"flavor {flavor!r} has {', '.join(own)}, covered are {', '.join(covered)}{order}"
 
 
 def _flavor_lists(queue: Obj) -> Iterator[tuple[Path, tuple[list[str], list[str]], str]]:

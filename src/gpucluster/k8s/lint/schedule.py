@@ -2,31 +2,44 @@
 
 import re
 
+from gpucluster.text import quoted
+
 _WORDS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _EVERY = re.compile(r"@every (?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NO_NAMES: dict[str, int] = {}
-# the smallest and the largest value of a field, and its names
+_ZONES = ("TZ=", "CRON_TZ=")
+# what a field is, its smallest and largest value, and its names
 _FIELDS = (
-    (0, 59, _NO_NAMES),
-    (0, 23, _NO_NAMES),
-    (1, 31, _NO_NAMES),
-    (1, 12, {name: number for number, name in enumerate(_MONTHS, start=1)}),
-    (0, 6, {name: number for number, name in enumerate(_DAYS)}),
+    ("minute", 0, 59, _NO_NAMES),
+    ("hour", 0, 23, _NO_NAMES),
+    ("day of the month", 1, 31, _NO_NAMES),
+    ("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, start=1)}),
+    ("day of the week", 0, 6, {name: number for number, name in enumerate(_DAYS)}),
 )
 _PART = re.compile(r"(?:(?P<any>[*?])|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?", re.ASCII)
 
 
-def is_schedule(written: str) -> bool:
+def complaint(written: str) -> str:
+    """Return what is wrong with a schedule; "" if nothing is."""
     fields = written.split()
     if written.startswith("@"):
-        return written in _WORDS or _EVERY.fullmatch(written) is not None
-    return len(fields) == len(_FIELDS) and all(map(_is_field, fields, _FIELDS))
+        known = written in _WORDS or _EVERY.fullmatch(written) is not None
+        return "" if known else f"{quoted(written)} is none of {', '.join(sorted(_WORDS))}, @every 1h"
+    if written.startswith(_ZONES):
+        return f"{quoted(fields[0])}: the API server refuses a time zone here: use timeZone"
+    if len(fields) != len(_FIELDS):
+        return f"{quoted(written)} is no schedule of five fields"
+    return next(filter(None, map(_of_field, fields, _FIELDS)), "")
 
 
-def _is_field(written: str, field: tuple[int, int, dict[str, int]]) -> bool:
-    return all(_is_part(part, *field) for part in written.split(","))
+def _of_field(written: str, field: tuple[str, int, int, dict[str, int]]) -> str:
+    what, least, most, names = field
+    if all(_is_part(part, least, most, names) for part in written.split(",")):
+        return ""
+    words = f", or {' '.join(names)}" if names else ""
+    return f"{quoted(written)} is no {what}: {least} to {most}{words}"
 
 
 def _is_part(written: str, least: int, most: int, names: dict[str, int]) -> bool:

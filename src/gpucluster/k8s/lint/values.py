@@ -233,10 +233,8 @@ def _width(thing: Obj) -> Iterator[Finding]:
 
 def _schedule(thing: Obj) -> Iterator[Finding]:
     written = at(thing.body, "spec", "schedule")
-    if isinstance(written, str) and not schedule.is_schedule(written):
-        yield thing.found(
-            "schedule", f"{quoted(written)} is no schedule of five fields", ("spec", "schedule")
-        )
+    if isinstance(written, str) and (words := schedule.complaint(written)):
+        yield thing.found("schedule", words, ("spec", "schedule"))
 
 
 _APPS = (_selector,)
