@@ -157,6 +157,10 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a password as text", put("JobSet/tune", f"{WORKER}/env", [{"name": "DB_PASSWORD", "value": "correct-horse"}]), "literal_secrets"),
     ("pods that spread by others", put("Deployment/chat", "spec/template/spec/topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "other"}}}]), "network"),
     ("a queue at the pods", queue_at_the_pods, "queue_labels"),
+    ("GPUs in the plural", put("JobSet/tune", f"{WORKER}/resources/limits/nvidia.com~gpus", 1), "device_names"),
+    ("a zone in the plural", put("JobSet/tune", f"{POD}/spec/nodeSelector", {"topology.kubernetes.io/zones": "a"}), "well_known"),
+    ("a probe that ends a slow start", put("JobSet/tune", f"{WORKER}/livenessProbe", {"tcpSocket": {"port": 80}}), "probes"),
+    ("a gang on the loopback", put("JobSet/tune", f"{WORKER}/env", [{"name": "NCCL_SOCKET_IFNAME", "value": "lo"}]), "fabric_names"),
 ]  # fmt: skip
 
 

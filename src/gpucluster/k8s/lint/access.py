@@ -25,6 +25,23 @@ _GRANTS = frozenset({"bind", "escalate", "impersonate"})
 _POWERFUL = frozenset(  # resources of which all verbs lead to all rights
     {"secrets", "roles", "clusterroles", "rolebindings", "clusterrolebindings", "serviceaccounts/token"}
 )
+_READ = frozenset({"get", "list", "watch"})
+_TAKES = (  # a resource, the verbs that are enough, and what they give
+    ("nodes/proxy", frozenset({"*", "create", "get"}), "nodes/proxy: its holder can run commands in each pod, past the API server"),
+    ("serviceaccounts/token", frozenset({"*", "create"}), "serviceaccounts/token: its holder can take the rights of each account"),
+    ("secrets", _READ, "reads the secrets of all namespaces"),
+)  # fmt: skip
+_OF_ALL = frozenset({"secrets"})  # only a ClusterRole reads those of all namespaces
+_HOMES = {  # built-in resources, and the groups that have them
+    **dict.fromkeys(("configmaps", "endpoints", "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "secrets", "serviceaccounts", "services"), frozenset({""})),
+    **dict.fromkeys(("daemonsets", "deployments", "replicasets"), frozenset({"apps", "extensions"})),
+    "statefulsets": frozenset({"apps"}),
+    **dict.fromkeys(("cronjobs", "jobs"), frozenset({"batch"})),
+    **dict.fromkeys(("ingresses", "networkpolicies"), frozenset({"extensions", "networking.k8s.io"})),
+    "poddisruptionbudgets": frozenset({"policy"}),
+    **dict.fromkeys(("clusterrolebindings", "clusterroles", "rolebindings", "roles"), frozenset({_RBAC})),
+}  # fmt: skip
+_GROUPS = frozenset({"", "apps", "autoscaling", "batch", "extensions", "networking.k8s.io", "policy", _RBAC})
 _NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
 
@@ -56,9 +73,34 @@ def _role(role: Obj) -> Iterator[Finding]:
         elif "*" in verbs and role.kind == "ClusterRole" and resources & _POWERFUL and not named:
             words = f"allows every verb on {', '.join(sorted(resources & _POWERFUL))}, from which all rights follow"
             yield role.warned("wildcard-role", words, path)
+        yield from _tokens(role, path, resources, verbs) if not named else ()
+        yield from _nothing(role, path, resources, groups)
         if verbs & _GRANTS and not named:
             words = f"{', '.join(sorted(verbs & _GRANTS))}: its holder can take rights that nobody gave"
             yield role.warned("escalation-role", words, path)
+
+
+def _tokens(role: Obj, path: Path, resources: frozenset[str], verbs: frozenset[str]) -> Iterator[Finding]:
+    """Parts whose holder gets the rights of others."""
+    for resource, needed, words in _TAKES:
+        if (
+            resource in resources
+            and verbs & needed
+            and (role.kind == "ClusterRole" or resource not in _OF_ALL)
+        ):
+            yield role.warned("escalation-role", words, path)
+
+
+def _nothing(role: Obj, path: Path, resources: frozenset[str], groups: frozenset[str]) -> Iterator[Finding]:
+    """A resource in a group that has none of that name: the API server takes the rule, and it allows nothing."""
+    if not groups or not groups <= _GROUPS:
+        return
+    for resource in sorted(resources):
+        homes = _HOMES.get(resource.partition("/")[0])
+        if homes and not homes & groups:
+            home = "the core group" if "" in homes else " or ".join(sorted(homes))
+            words = f"allows nothing on {resource}, which is in {home}"
+            yield role.warned("empty-rule", words, path)
 
 
 def _binding(binding: Obj) -> Iterator[Finding]:

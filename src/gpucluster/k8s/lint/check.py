@@ -10,7 +10,9 @@ from gpucluster.k8s.lint import (
     builtin,
     cel,
     containers,
+    device_names,
     disruption,
+    fabric_names,
     gangs,
     hosts,
     isolation,
@@ -23,6 +25,7 @@ from gpucluster.k8s.lint import (
     pairs,
     placement,
     policies,
+    probes,
     queue_labels,
     quotas,
     references,
@@ -33,6 +36,7 @@ from gpucluster.k8s.lint import (
     storage,
     values,
     versions,
+    well_known,
 )
 from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.document import Document, documents
@@ -69,6 +73,10 @@ CHECKERS: dict[str, Callable[[ManifestSet], Iterator[Finding]]] = {
     "literal_secrets": literal_secrets.check,
     "network": network.check,
     "queue_labels": queue_labels.check,
+    "device_names": device_names.check,
+    "well_known": well_known.check,
+    "probes": probes.check,
+    "fabric_names": fabric_names.check,
 }
 
 

@@ -9,7 +9,7 @@ from gpucluster.k8s.lint import hosts, storage
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
+from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of, selects
 from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
 
 _BUDGET, _NODE_POOL = "PodDisruptionBudget.policy", "NodePool.karpenter.sh"
@@ -61,14 +61,10 @@ def _of(amount: Any, count: int) -> int:
 
 
 def _protected(budget: Obj, all_pods: list[Pods]) -> list[Pods]:
-    """Return the pods that a budget selects by labels; none for another kind of selector."""
-    selector = mapping(at(budget.body, "spec", "selector"))
-    wanted = mapping(selector.get("matchLabels") if list(selector) == ["matchLabels"] else None)
-    return [
-        pods
-        for pods in all_pods
-        if wanted and pods.owner.namespace == budget.namespace and wanted.items() <= dict(pods.labels).items()
-    ]
+    """Return the pods that a budget selects by labels; none for an empty selector."""
+    selector = at(budget.body, "spec", "selector")
+    here = (pods for pods in all_pods if pods.owner.namespace == budget.namespace)
+    return [pods for pods in here if selects(selector, pods.labels)]
 
 
 def _replicas(manifests: ManifestSet, chosen: list[Pods]) -> int:
@@ -80,9 +76,10 @@ def _replicas(manifests: ManifestSet, chosen: list[Pods]) -> int:
 
 
 def _most(manifests: ManifestSet, pods: Pods) -> int:
+    """Without a number there is one pod, unless somebody scales it."""
     scaled = storage.scaled(manifests, pods)
     written = at(pods.owner.body, "spec", "replicas")
-    return scaled if scaled > 1 else written if type(written) is int else 0
+    return scaled if scaled > 1 else written if type(written) is int else int(written is None)
 
 
 def _overlaps(budgets: list[Obj], all_pods: list[Pods]) -> Iterator[Finding]:

@@ -177,6 +177,9 @@ def _fabric(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
         ):
             words = f"asks for EFA, and {tcp[0]}={names[tcp[0]]} takes TCP"
             yield pods.owner.warned("no-efa", words, (*path, "env"))
+        elif 0 < have.get(EFA, Decimal(0)) < (most := _fabric_of(manifests, pods)):
+            words = f"asks for {quantity.shown(have[EFA])} of {most} devices of EFA, with all GPUs of its machine: the rest stays unused"
+            yield pods.owner.warned("no-efa", words, (*path, "resources", "limits", EFA))
         elif (
             have.get(EFA, Decimal(0)) > 0
             and not any(word in whole for word in _FABRIC)
@@ -208,6 +211,18 @@ def _has_fabric(manifests: ManifestSet, pods: Pods) -> bool:
     named = hosts.machines_of(manifests, pods)
     return bool(named) and all(
         one is not None and one.efa > 0 and one.gpu is not None and one.gpu.count == gpus for one in named
+    )
+
+
+def _fabric_of(manifests: ManifestSet, pods: Pods) -> int:
+    """Return how many EFA devices the named machines have, if the pod takes all their GPUs; 0 if nothing names them."""
+    gpus = needs(pods).get(GPU)
+    named = hosts.machines_of(manifests, pods)
+    whole = all(one is not None and one.gpu is not None and one.gpu.count == gpus for one in named)
+    return (
+        min((one.efa for one in named if one), default=0)
+        if whole and len(list(pods.containers())) == 1
+        else 0
     )
 
 

@@ -106,6 +106,13 @@ def has_no_gpu(name: str) -> bool:
     return known.gpu is None if known else bool(_OF_AWS.fullmatch(name)) and not _WITH_GPUS.match(name)
 
 
+def is_no_machine(name: str) -> bool:
+    """Return whether the family is in the catalog with GPUs, and the size is none of it."""
+    family = f"{name.partition('.')[0]}."
+    sizes = [one for one in machines() if one.startswith(family)]
+    return bool(sizes) and bool(_WITH_GPUS.match(name)) and name not in sizes and ".metal" not in name
+
+
 def of(machine: Machine, resource: str) -> Decimal:
     return Decimal(_parts(machine).get(resource, 0))
 

@@ -14,6 +14,7 @@ from gpucluster.k8s.lint.pods import JOBSET, Pods, amounts, asked, needs, pods_o
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 
 _JOB, _MPI = "Job.batch", "MPIJob.kubeflow.org"
+_LWS = "LeaderWorkerSet.leaderworkerset.x-k8s.io"
 _COUNTED = frozenset({_JOB, JOBSET})
 _ONE_HOST = frozenset(  # kinds of which each pod is a server of its own
     {"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "Pod", "InferenceService.serving.kserve.io"}
@@ -22,8 +23,11 @@ _RENDEZVOUS = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _TORCH = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
 _NODES = re.compile(r"--nnodes[= ](\d{1,6})(?![\d:])", re.ASCII)  # `1:4` is elastic
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,6})\b", re.ASCII)
-_TENSOR = re.compile(r"(?:--tensor-parallel-size|-tp)[= ](\d{1,4})(?!\S)", re.ASCII)
-_PIPELINE = re.compile(r"(?:--pipeline-parallel-size|-pp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_TENSOR = re.compile(r"(?:--tensor[-_]parallel[-_]size|-tp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_PIPELINE = re.compile(r"(?:--pipeline[-_]parallel[-_]size|-pp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_RAY_SIZE = re.compile(
+    r"--ray_cluster_size[= ](\d{1,4})(?!\S)", re.ASCII
+)  # of vLLM's script for several nodes
 _STARTED = re.compile(r"(?<!\S)(?:-np?|--np)[= ](\d{1,6})(?!\S)", re.ASCII)  # processes of mpirun
 _OF_A_SET = re.compile(r"(?P<job>[a-z0-9-]+)-\d+-\d+\.(?P<network>[a-z0-9-]+)(?:\..*)?", re.ASCII)
 _INDEX = "JOB_COMPLETION_INDEX"
@@ -42,6 +46,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _shards(pods)
         yield from _mpi(thing, all_pods) if thing.key == _MPI else ()
         yield from _train(thing) if thing.key == TRAIN_JOB else ()
+        yield from _group(thing, all_pods) if thing.key == _LWS else ()
         yield from _ray(thing, all_pods) if thing.group == "ray.io" else ()
 
 
@@ -127,6 +132,31 @@ def _train(thing: Obj) -> Iterator[Finding]:
     if type(said) is int and gpus is not None and gpus != said:
         words = f"numProcPerNode is {said}, a node has {quantity.shown(gpus)} GPUs"
         yield thing.warned("rendezvous", words, ("spec", "trainer", "numProcPerNode"))
+    nodes = trainer.get("numNodes")
+    for number in _NODES.findall(_command(trainer)) if type(nodes) is int else ():
+        if int(number) != nodes:
+            words = _late("--nnodes", Decimal(number), Decimal(nodes))
+            yield thing.warned("rendezvous", words, ("spec", "trainer", "command"))
+
+
+def _group(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+    """The pods of one group are one server: the leader and `size` - 1 workers. Without a leader's template all are alike."""
+    size = at(thing.body, "spec", "leaderWorkerTemplate", "size")
+    size = size if type(size) is int else 1
+    by_part = {pods.path[-1]: needs(pods).get(GPU, Decimal(0)) for pods in all_pods}
+    worker = by_part.get("workerTemplate", Decimal(0))
+    gpus = by_part.get("leaderTemplate", worker) + worker * (size - 1)
+    for pods in all_pods:
+        for path, container in pods.containers():
+            written = _command(container)
+            shards = _product(_TENSOR.findall(written)) * _product(_PIPELINE.findall(written))
+            if shards > gpus >= 1:
+                words = f"{shards} shards of the model, and the group has {quantity.shown(gpus)} GPUs: the server does not start"
+                yield thing.warned("rendezvous", words, (*path, "args"))
+            for number in _RAY_SIZE.findall(written):
+                if int(number) != size:
+                    words = _late("--ray_cluster_size", Decimal(number), Decimal(size))
+                    yield thing.warned("rendezvous", words, (*path, "args"))
 
 
 def _ray(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:

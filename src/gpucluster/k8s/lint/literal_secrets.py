@@ -9,7 +9,7 @@ from typing import Any
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, entries, mapping, text
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.spec.secret_values import SECRET_VALUE
 from gpucluster.text import quoted
 
@@ -22,6 +22,13 @@ _HARMLESS = re.compile(
     re.DOTALL,
 )
 _ADDRESS = re.compile(r"\w://[^/\s:@$]*:([^@/\s]{3,})@")
+_NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{8,})", re.ASCII)
+_WEBHOOK = re.compile(r"hooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}", re.ASCII)
+_PASSWORD = re.compile(r".*PASSWORD", re.ASCII | re.IGNORECASE)
+_VALUES = {  # kinds with the values of a chart
+    "HelmRelease.helm.toolkit.fluxcd.io": ("spec", "values"),
+    "Application.argoproj.io": ("spec", "source", "helm", "valuesObject"),
+}
 _OPTION = re.compile(
     r"--(?:[\w-]+-)?(?:password|passwd|api-key|secret-key|access-key|auth-token|hf-token|access-token)=(\S{5,})",
     re.ASCII,
@@ -35,7 +42,15 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _config(thing)
         elif thing.key == "Secret":
             yield from _secret(thing)
+        elif thing.key in _VALUES:
+            where = _VALUES[thing.key]
+            yield from _values(thing, at(thing.body, *where), where)
+        yield from _annotations(
+            thing, ("metadata", "annotations"), mapping(at(thing.body, "metadata", "annotations"))
+        )
         for pods in pods_of(thing):
+            if pods.path:
+                yield from _annotations(thing, pods.where("metadata", "annotations"), pods.annotations)
             for path, container in pods.containers():
                 yield from _variables(pods, path, container)
                 yield from _arguments(pods, path, container)
@@ -45,10 +60,9 @@ def is_secret(value: str) -> bool:
     """Return whether a value is a secret by its form, also inside of an address."""
     if len(value) > _LONGEST:
         return False
-    in_address = _ADDRESS.search(value)
-    return SECRET_VALUE.search(value) is not None or bool(
-        in_address and not _HARMLESS.fullmatch(in_address[1])
-    )
+    given = (form.search(value) for form in (_ADDRESS, _NETRC))
+    known = SECRET_VALUE.search(value) or _WEBHOOK.search(value)
+    return known is not None or any(one and not _HARMLESS.fullmatch(one[1]) for one in given)
 
 
 def _is_named(name: str, value: str) -> bool:
@@ -56,6 +70,24 @@ def _is_named(name: str, value: str) -> bool:
     return (
         bool(_NAME.fullmatch(name)) and "\n" not in value.strip() and not _HARMLESS.fullmatch(value.strip())
     )
+
+
+def _annotations(thing: Obj, path: Path, notes: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, value in notes.items():
+        if is_secret(text(value)):
+            words = "holds a secret as text: each reader of the object has it"
+            yield thing.warned("literal-secret", words, (*path, key))
+
+
+def _values(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
+    """Values of a chart. Their words `secret` and `token` are names of objects as often, so only passwords count."""
+    for key, inner in (*mapping(value).items(), *enumerate(items(value))):
+        written = text(inner)
+        named = _PASSWORD.fullmatch(str(key)) and not _HARMLESS.fullmatch(written.strip())
+        if is_secret(written) or (named and written):
+            words = "holds a secret as text: take the value from a Secret"
+            yield thing.warned("literal-secret", words, (*path, key))
+        yield from _values(thing, inner, (*path, key))
 
 
 def _config(thing: Obj) -> Iterator[Finding]:

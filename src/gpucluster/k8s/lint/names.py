@@ -82,7 +82,7 @@ def _complaint(thing: Obj) -> str:
         return "has a slash or a percent sign" if bad else ""
     form, longest = (_LABEL, 63) if thing.kind in _ONE_LABEL and not thing.group else (_SUBDOMAIN, 253)
     longest = _LONGEST.get(thing.key, longest)
-    if form is _LABEL and "." in thing.name:
+    if form is _LABEL and "." in thing.name and _SUBDOMAIN.fullmatch(thing.name):
         return f"has a dot: the name of a {thing.kind} is one part"
     if form.fullmatch(thing.name) is None:
         return "is not a DNS name: use lower-case letters, digits, `-`, and `.` only between parts"

@@ -7,13 +7,14 @@ from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
+from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of, selects
 from gpucluster.k8s.lint.references import CLAIM, VOLUME
 from gpucluster.k8s.lint.tree import along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _SELECTING = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
 _JOBS = frozenset({"Job.batch", "CronJob.batch", JOBSET})
+_BACKEND = ["spec", "rules", "*", "http", "paths", "*", "backend", "service"]
 _BY_CONTROLLERS = (  # the beginning of labels that a controller gives to its pods
     "alpha.jobset.sigs.k8s.io/", "apps.kubernetes.io/", "batch.kubernetes.io/", "controller-uid", "job-name",
     "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/", "ray.io/", "serving.kserve.io/", "serving.knative.dev/", "spark-",
@@ -29,7 +30,10 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _mounts(made)
     for thing in manifests.objects:
         yield from _service(thing, pods, whole=manifests.facts.whole)
-        yield from _budget(thing, pods) if manifests.facts.whole else ()
+        if manifests.facts.whole:
+            yield from _budget(thing, pods)
+            yield from _ingress(manifests, thing)
+            yield from _monitor(manifests, thing)
         yield from _queue(manifests, thing)
         yield from _class(thing)
         yield from _scaler(thing)
@@ -103,11 +107,41 @@ def _numbers(pods: Pods) -> frozenset[int]:
     )
 
 
-def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
-    wanted = mapping(at(thing.body, "spec", "selector", "matchLabels"))
-    if thing.key != "PodDisruptionBudget.policy" or not wanted:
+def _ingress(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    for path, backend in along(thing.body, _BACKEND) if thing.key == "Ingress.networking.k8s.io" else ():
+        service = manifests.get("Service", text(at(backend, "name")), thing.namespace)
+        port = mapping(at(backend, "port"))
+        ports = [mapping(one) for _, one in entries(service.body, "spec", "ports")] if service else []
+        given = port.get("number"), port.get("name")
+        if ports and not any(given in ((one.get("port"), None), (None, one.get("name"))) for one in ports):
+            words = f"service {quoted(at(backend, 'name'))} has no port {given[0] or given[1]}: the path gives an error"
+            yield thing.warned("port", words, (*path, "port"))
+
+
+def _monitor(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """Prometheus reads services by their labels. It reads nothing of a monitor that selects none."""
+    selector = at(thing.body, "spec", "selector")
+    if thing.key != "ServiceMonitor.monitoring.coreos.com" or not mapping(selector):
         return
-    if not any(_selects(wanted, made.labels) for made in pods if made.owner.namespace == thing.namespace):
+    spaces = mapping(at(thing.body, "spec", "namespaceSelector"))
+    named = items(spaces.get("matchNames")) or [thing.namespace]
+    services = [
+        one for one in manifests.all("Service") if spaces.get("any") is True or one.namespace in named
+    ]
+    chosen = [one for one in services if selects(selector, one.labels)]
+    if not chosen:
+        yield thing.warned("selector", "selects no service of these manifests", ("spec", "selector"))
+    names = {at(port, "name") for one in chosen for _, port in entries(one.body, "spec", "ports")}
+    for path, endpoint in entries(thing.body, "spec", "endpoints") if chosen else ():
+        if text(port := at(endpoint, "port")) and port not in names:
+            yield thing.warned("port", f"its services have no port {quoted(port)}", (*path, "port"))
+
+
+def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
+    selector = mapping(at(thing.body, "spec", "selector"))
+    if thing.key != "PodDisruptionBudget.policy" or not any(selector.values()):
+        return
+    if not any(selects(selector, made.labels) for made in pods if made.owner.namespace == thing.namespace):
         yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
 
 

@@ -105,6 +105,29 @@ def _count_of(fields: Mapping[str, Any], count: int) -> int:
     return next((_whole(fields[name], 1) for name in _WIDTHS if name in fields), count)
 
 
+def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
+    """Return whether a selector takes an object with such labels. An empty selector takes none here."""
+    wanted = mapping(mapping(selector).get("matchLabels"))
+    terms = [mapping(term) for _, term in entries(selector, "matchExpressions")]
+    if not wanted and not terms:
+        return False
+    same = all(key in labels and labels[key] == value for key, value in wanted.items())
+    return same and all(_holds(term, labels) for term in terms)
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = text(term.get("key")), items(term.get("values"))
+    match term.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case _:
+            return key not in labels
+
+
 def asked(container: Mapping[str, Any]) -> dict[str, Decimal]:
     """Return the requests as the API server completes them: a limit without a request becomes the request."""
     resources = mapping(container.get("resources"))

@@ -77,6 +77,7 @@ def _binding(made: Obj) -> Iterator[Finding]:
 def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
     count = max(pods.count, scaled(manifests, pods))
     yield from _of_the_set(pods)
+    yield from _rolling(manifests, pods) if count == 1 and pods.owner.kind == "Deployment" else ()
     for path, volume in entries(pods.spec, "volumes") if count > 1 else ():
         name = text(at(volume, "persistentVolumeClaim", "claimName"))
         claim = manifests.get(CLAIM, name, pods.owner.namespace)
@@ -91,6 +92,19 @@ def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
                 f"{count} pods use claim {quoted(name)}, which only pods of one node can use (ReadWriteOnce)"
             )
             yield pods.owner.warned("claim-sharing", words, where)
+
+
+def _rolling(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """A rolling update starts the new pod first. It waits for the claim of the old one, which waits for the new one."""
+    strategy = mapping(at(pods.owner.body, "spec", "strategy"))
+    if strategy.get("type") == "Recreate" or at(strategy, "rollingUpdate", "maxSurge") in (0, "0%"):
+        return
+    for path, volume in entries(pods.spec, "volumes"):
+        name = text(at(volume, "persistentVolumeClaim", "claimName"))
+        claim = manifests.get(CLAIM, name, pods.owner.namespace)
+        if claim and "ReadWriteOncePod" in items(at(claim.body, "spec", "accessModes")):
+            words = f"one pod can use claim {quoted(name)}, and an update starts the new pod beside the old: use Recreate"
+            yield pods.owner.warned("claim-sharing", words, pods.where("spec", *path))
 
 
 def _of_the_set(pods: Pods) -> Iterator[Finding]:

@@ -1,0 +1,214 @@
+"""Mistakes that cost GPUs, rights or names: one change to a sound manifest, and the rule that reports it."""
+
+import pytest
+
+from gpucluster.k8s.lint import Facts, check
+from gpucluster.k8s.lint.read import read
+
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: a, annotations: {note: b}}
+spec:
+  nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge, kubernetes.io/arch: amd64, topology.kubernetes.io/zone: a, nvidia.com/gpu.product: H100}
+  affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}}]}}
+  containers:
+    - name: c
+      image: registry.example.org/a:1
+      command: [torchrun, --nproc-per-node=8, a.py]
+      env: [{name: NCCL_SOCKET_IFNAME, value: eth0}, {name: NVIDIA_VISIBLE_DEVICES, value: void}]
+      resources: {limits: {nvidia.com/gpu: 8, memory: 16Gi}}
+      livenessProbe: {tcpSocket: {port: 80}, initialDelaySeconds: 600}
+      volumeMounts: [{name: s, mountPath: /dev/shm}]
+  volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
+"""
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: a, labels: {kueue.x-k8s.io/queue-name: b}}
+spec:
+  suspend: true
+  completionMode: Indexed
+  completions: 2
+  parallelism: 2
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}
+      containers:
+        - name: c
+          image: registry.example.org/a:1
+          env: [{name: NCCL_SOCKET_IFNAME, value: eth0}]
+          resources: {limits: {nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 32}}
+          volumeMounts: [{name: s, mountPath: /dev/shm}]
+      volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
+"""
+QUEUE = """apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: a}
+spec:
+  namespaceSelector: {}
+  resourceGroups: [{coveredResources: [cpu], flavors: [{name: a, resources: [{name: cpu, nominalQuota: 1}]}]}]
+"""
+ROLE = """apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: a}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+"""
+QUOTA = (
+    "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {requests.nvidia.com/gpu: 8}}\n"
+)
+SERVED = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: a}}
+  template:
+    metadata: {labels: {app: a}}
+    spec:
+      containers: [{name: c, image: "registry.example.org/a:1"}]
+      volumes: [{name: v, persistentVolumeClaim: {claimName: v}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: v}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: a}
+spec: {minAvailable: 1, selector: {matchLabels: {app: a}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: a, labels: {app: a}}
+spec: {selector: {app: a}, ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: a}
+spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: a}
+spec: {selector: {matchLabels: {app: a}}, endpoints: [{port: http}]}
+"""
+TRAIN = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: a}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer: {numNodes: 4, image: "a:1", command: [torchrun, --nnodes=4, a.py]}
+"""
+GROUP = """apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: a}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        containers:
+          - name: c
+            image: registry.example.org/a:1
+            args: [--tensor-parallel-size=8, --pipeline_parallel_size=2, --ray_cluster_size=2]
+            resources: {limits: {nvidia.com/gpu: 8}}
+            volumeMounts: [{name: s, mountPath: /dev/shm}]
+        volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
+"""
+RELEASE = """apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: a}
+spec: {interval: 1h, chart: {spec: {chart: a, sourceRef: {kind: HelmRepository, name: a}}}, values: {adminPassword: "", token: a-name, list: [{hub: b}]}}
+"""
+MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\n"
+TOKEN = "hf_" + "a" * 30
+NO_GPU = "limits: {memory: 16Gi}"
+GPUS = "limits: {nvidia.com/gpu: 8, memory: 16Gi}"
+
+# a sentence, the rule, the sound manifest, what is changed, and to what
+ROWS = [
+    ("GPUs in the plural", "device-name", POD, "nvidia.com/gpu: 8", "nvidia.com/gpus: 8"),
+    ("GPUs of old Kubernetes", "device-name", POD, "nvidia.com/gpu: 8", "alpha.kubernetes.io/nvidia-gpu: 8"),
+    ("EFA in the plural", "device-name", JOB, "vpc.amazonaws.com/efa: 32", "vpc.amazonaws.com/efas: 32"),
+    ("a quota that counts nothing", "device-name", QUOTA, "requests.nvidia.com/gpu", "nvidia.com/gpu"),
+    ("a quota of limits", "device-name", QUOTA, "requests.nvidia.com/gpu", "limits.nvidia.com/gpu"),
+    ("a quota of GPUs in the plural", "device-name", QUOTA, "nvidia.com/gpu", "nvidia.com/gpus"),
+    ("processes without GPUs", "gpu-without-limit", POD, GPUS, NO_GPU),
+    ("all GPUs without a limit", "gpu-without-limit", POD.replace(GPUS, NO_GPU).replace("torchrun", "a"), "value: void", "value: all"),
+    ("a type of machine under another prefix", "node-label-name", POD, "node.kubernetes.io/instance-type", "kubernetes.io/instance-type"),
+    ("a zone in the plural", "node-label-name", POD, "topology.kubernetes.io/zone", "topology.kubernetes.io/zones"),
+    ("a label of NVIDIA in the plural", "node-label-name", POD, "gpu.product", "gpu.products"),
+    ("an architecture of another system", "node-label-name", POD, "amd64", "x86_64"),
+    ("a type of capacity without its hyphen", "node-label-name", POD, "on-demand", "ondemand"),
+    ("a machine that AWS does not have", "node-label-name", POD, "p5.48xlarge", "p5.24xlarge"),
+    ("a probe that ends a slow start", "slow-start", POD, "initialDelaySeconds: 600", "initialDelaySeconds: 30"),
+    ("a variable of NCCL in the plural", "fabric-variable", POD, "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAMES"),
+    ("a gang on the loopback", "fabric-variable", JOB, "value: eth0", "value: lo"),
+    ("one device of EFA of many", "no-efa", JOB, "vpc.amazonaws.com/efa: 32", "vpc.amazonaws.com/efa: 1"),
+    ("a queue as an annotation", "queue-label", JOB.replace("suspend: true", "suspend: false"), "labels: {kueue", "annotations: {kueue"),
+    ("a misspelt label of a queue", "queue-label", JOB.replace("suspend: true", "suspend: false"), "queue-name:", "queuename:"),
+    ("a suspended job without a queue", "suspended", JOB, ", labels: {kueue.x-k8s.io/queue-name: b}", ""),
+    ("a queue of no namespace", "queue-namespaces", QUEUE, "  namespaceSelector: {}\n", ""),
+    ("a way around the API server", "escalation-role", ROLE, "[pods]", "[nodes/proxy]"),
+    ("tokens of each account", "escalation-role", ROLE.replace("[get]", "[create]"), "[pods]", "[serviceaccounts/token]"),
+    ("the secrets of all namespaces", "escalation-role", ROLE, "[pods]", "[secrets]"),
+    ("pods of a group that has none", "empty-rule", ROLE, '[""]', "[apps]"),
+    ("a budget of the only pod", "budget", SERVED, "  replicas: 2\n", ""),
+    ("a budget of all by an expression", "budget", SERVED, "{minAvailable: 1, selector: {matchLabels: {app: a}}}", "{minAvailable: 2, selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}}"),
+    ("a claim of one pod in a rolling update", "claim-sharing", SERVED.replace("replicas: 2", "replicas: 1").replace("minAvailable: 1", "maxUnavailable: 1"), "[ReadWriteMany]", "[ReadWriteOncePod]"),
+    ("nodes of a TrainJob", "rendezvous", TRAIN, "--nnodes=4", "--nnodes=2"),
+    ("shards of a group", "rendezvous", GROUP, "pipeline_parallel_size=2", "pipeline_parallel_size=4"),
+    ("the size of a group", "rendezvous", GROUP, "ray_cluster_size=2", "ray_cluster_size=4"),
+    ("a password in the values of a chart", "literal-secret", RELEASE, 'adminPassword: ""', "adminPassword: s3cret-of-mine"),
+    ("a token in the values of a chart", "literal-secret", RELEASE, "hub: b", f"hub: {TOKEN}"),
+    ("a token in an annotation", "literal-secret", POD, "note: b", f"note: {TOKEN}"),
+    ("a webhook of Slack", "literal-secret", MAP, "a: b}", "a: 'https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/AbCdEf0123456789AbCdEf01'}"),
+    ("a password of netrc", "literal-secret", MAP, "a: b}", "a: machine example.org login user password 0123456789abcdef}"),
+]  # fmt: skip
+WHOLE = [
+    ("a port that a service lacks", "port", SERVED, "port: {number: 80}", "port: {number: 8080}"),
+    ("a name of a port that a service lacks", "port", SERVED, "endpoints: [{port: http}]", "endpoints: [{port: metrics}]"),
+    ("a monitor of no service", "selector", SERVED, "spec: {selector: {matchLabels: {app: a}}, endpoints", "spec: {selector: {matchLabels: {app: b}}, endpoints"),
+]  # fmt: skip
+
+
+def rules_of(written: str, *, whole: bool) -> set[str]:
+    got = read(written, "a.yaml")
+    return {one.rule for one in (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=whole)))}
+
+
+@pytest.mark.parametrize(("rule", "sound", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip
+def test_mistake_is_found_by_its_rule(rule: str, sound: str, old: str, new: str) -> None:
+    assert sound.count(old) == 1
+    before, after = rules_of(sound, whole=False), rules_of(sound.replace(old, new), whole=False)
+    assert before == set()
+    assert rule in after
+
+
+@pytest.mark.parametrize(("rule", "sound", "old", "new"), [row[1:] for row in WHOLE], ids=[row[0] for row in WHOLE])  # fmt: skip
+def test_mistake_of_a_whole_cluster_is_found(rule: str, sound: str, old: str, new: str) -> None:
+    assert sound.count(old) == 1
+    assert rule not in rules_of(sound, whole=True)
+    assert rule in rules_of(sound.replace(old, new), whole=True)
+
+
+# what looks like a mistake, and the manifest
+FINE = [
+    ("a label of somebody else", POD.replace("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")),
+    ("a variable of another program", POD.replace("NCCL_SOCKET_IFNAME", "NCCL_DEBUGGER")),
+    ("a variable of a plugin", POD.replace("NCCL_SOCKET_IFNAME", "NCCL_FASTRAK_IFNAME")),
+    ("a probe behind a probe of the start", POD.replace("initialDelaySeconds: 600}", "initialDelaySeconds: 0}\n      startupProbe: {tcpSocket: {port: 80}, failureThreshold: 100}")),
+    ("a driver that sees all GPUs", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]}}}\n"),
+    ("a job that another controller starts", JOB.replace(", labels: {kueue.x-k8s.io/queue-name: b}", "").replace("  suspend: true\n", "  suspend: true\n  managedBy: example.org/controller\n")),
+    ("resources of the metrics server", ROLE.replace('[""]', "[metrics.k8s.io]")),
+    ("a secret that a role names", ROLE.replace("[pods]", "[secrets], resourceNames: [a]")),
+    ("a quota of storage", QUOTA.replace("requests.nvidia.com/gpu", "gold.storageclass.storage.k8s.io/requests.storage")),
+    ("a quota of objects", QUOTA.replace("requests.nvidia.com/gpu", "count/jobs.batch")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [row[1] for row in FINE], ids=[row[0] for row in FINE])
+def test_near_miss_is_fine(written: str) -> None:
+    assert rules_of(written, whole=False) == set()
