@@ -79,7 +79,17 @@ def _most(manifests: ManifestSet, pods: Pods) -> int:
     """Without a number there is one pod, unless somebody scales it."""
     scaled = storage.scaled(manifests, pods)
     written = at(pods.owner.body, "spec", "replicas")
-    return scaled if scaled > 1 else written if type(written) is int else int(written is None)
+    if scaled > 1:
+        return scaled
+    return written if type(written) is int else int(written is None and not _scales(manifests, pods))
+
+
+def _scales(manifests: ManifestSet, pods: Pods) -> bool:
+    """Return whether an object of the namespace scales something: an autoscaler, or a ScaledObject of KEDA."""
+    return any(
+        at(one.body, "spec", "scaleTargetRef") is not None and one.namespace == pods.owner.namespace
+        for one in manifests.objects
+    )
 
 
 def _overlaps(budgets: list[Obj], all_pods: list[Pods]) -> Iterator[Finding]:
