@@ -27,10 +27,10 @@ def _requirements(found: dict[str, Any], name: str) -> dict[str, list[str]]:
 def test_karpenter_launches_into_the_reservation_of_the_spec() -> None:
     source = f"{{from: reservation, id: {RESERVATION}, machines: [p5.48xlarge]}}"
     found = objects(files(ELASTIC, _from(source), running=ANYWHERE))
-    assert found["EC2NodeClass/kube-tune"]["spec"]["capacityReservationSelectorTerms"] == [
+    assert found["EC2NodeClass/kube-tune.2a"]["spec"]["capacityReservationSelectorTerms"] == [
         {"id": RESERVATION}
     ]
-    needed = _requirements(found, "kube-tune-0")
+    needed = _requirements(found, "kube-tune.2a-0")
     assert needed["karpenter.sh/capacity-type"] == ["reserved"]
     assert needed["karpenter.k8s.aws/capacity-reservation-id"] == [RESERVATION]
     assert "capacityReservationSelectorTerms" not in found["EC2NodeClass/kube-serve"]["spec"]
@@ -40,10 +40,10 @@ def test_on_demand_after_a_reservation_is_one_nodepool() -> None:
     """Karpenter takes reserved capacity first. The label with the id is only on reserved nodes, so it is no requirement."""
     both = f"{{from: reservation, id: {RESERVATION}, machines: [p5.48xlarge]}}, {{from: on-demand, machines: [p5.48xlarge]}}"
     found = objects(files(ELASTIC, _from(both), running=ANYWHERE))
-    needed = _requirements(found, "kube-tune-0")
+    needed = _requirements(found, "kube-tune.2a-0")
     assert needed["karpenter.sh/capacity-type"] == ["reserved", "on-demand"]
     assert "karpenter.k8s.aws/capacity-reservation-id" not in needed
-    assert "NodePool/kube-tune-1" not in found
+    assert "NodePool/kube-tune.2a-1" not in found
 
 
 @pytest.mark.parametrize(

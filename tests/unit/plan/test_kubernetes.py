@@ -107,7 +107,7 @@ def test_ipc_lock_is_only_where_a_fabric_is() -> None:
 def test_a_topology_is_only_where_all_nodes_stand() -> None:
     words = [level.word for level in _part().pool("tune").levels]
     assert words == ["zone", "spine", "block", "leaf", "host"]
-    assert _part(("nodes: 4", "nodes: {min: 3, max: 4}")).pool("tune").levels == ()
+    assert _part(("nodes: 4", "nodes: {min: 3, max: 4}")).pool("tune.2a").levels == ()
     existing = _part(("control_plane: eks", "existing: {context: prod, eks_name: prod}"))
     assert [level.word for level in existing.pool("tune").levels] == ["zone", "host"]
 
