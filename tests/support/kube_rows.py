@@ -247,11 +247,18 @@ CLUSTER_ROWS: list[Row] = [
         "9:15: error[node-image] kubernetes.node_image: '1.35.8-20261110' is not for Kubernetes 1.36",
     ),
     (
-        "a Kubernetes version without a known node image, which Karpenter does not take",
-        [('"1.36"', '"1.37"')],
+        "a Kubernetes version without a known node image",
+        [('"1.36"', '"1.37"'), ("{min: 1, max: 6}", "6")],
         "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as 1.37.3-20260903\n"
-        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver, aws-fsx-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ\n"
-        "19:12: error[karpenter-version] pools[serve].nodes: Karpenter 1.14.1 launches nodes up to Kubernetes 1.36, and the cluster has 1.37: write `min` and `max` alike, or an older version",
+        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver, aws-fsx-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ",
+    ),
+    (
+        "an elastic pool on a Kubernetes that Karpenter refuses",
+        [
+            ('"1.36"', '"1.37"'),
+            ("control_plane: eks", "existing: {context: mine, eks_name: mine}\n  node_image: v20261110"),
+        ],
+        "20:12: error[karpenter-version] pools[serve].nodes: Karpenter 1.14.1 launches nodes up to Kubernetes 1.36, and the cluster has 1.37: write `min` and `max` alike, or an older version",
     ),
     (
         "EKS without a way out of its network",

@@ -61,7 +61,7 @@ def up(
         bool,
         typer.Option(
             "--prune",
-            help="Delete objects that the spec no longer has, except volumes, claims and namespaces.",
+            help="Delete objects and charts that the spec no longer has, except volumes, claims and namespaces with their policies.",
         ),
     ] = False,
     force_conflicts: Annotated[

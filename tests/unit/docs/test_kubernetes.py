@@ -27,8 +27,8 @@ def test_each_verb_and_option_exists_and_takes_what_is_given(words: list[str]) -
 def test_the_way_goes_there_and_back() -> None:
     typed = [" ".join(words) for words in LINES]
     order = [
-        "gpucluster check", "gpucluster doctor", "pulumi up", "aws eks update-kubeconfig", "kubectl create secret",
-        "pulumi stack output bindings", "gpucluster k8s up", "gpucluster k8s status", "gpucluster diff", "gpucluster k8s down",
+        "gpucluster check", "gpucluster doctor", "pulumi up", "aws eks update-kubeconfig",
+        "pulumi stack output bindings", "gpucluster k8s up", "kubectl create secret", "gpucluster k8s status", "gpucluster diff", "gpucluster k8s down",
         "gpucluster down",
     ]  # fmt: skip
     first = [next(i for i, line in enumerate(typed) if line.startswith(begin)) for begin in order]

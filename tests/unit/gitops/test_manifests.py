@@ -209,7 +209,10 @@ def test_volumes_alone_are_not_pruned() -> None:
 def test_note_of_a_step_does_not_hide_prune() -> None:
     """Regression: in a cluster of the site `--prune` stood behind the `#` of the note."""
     accounts = SPEC[SPEC.index("      service_accounts:\n") : SPEC.index("storage:")]
-    site: tuple[Change, ...] = (("control_plane: eks ", "existing: {context: prod} "), (accounts, ""))
+    site: tuple[Change, ...] = (
+        ("control_plane: eks ", "existing: {context: prod, eks_name: prod} "),
+        (accounts, ""),
+    )
     base: tuple[Change, ...] = (("    service_account: trainer\n", ""), ("required: block", "required: zone"))
     steps = _effects(_diff(running=((SERVE, ""),), spec=site, base=base)).steps
     assert f"{UP}    # with the ids of the file systems" in steps

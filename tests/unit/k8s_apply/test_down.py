@@ -160,7 +160,7 @@ def test_chart_that_others_need_stays(running: Cluster, bound: Steps, kind: str)
 def test_release_of_others_stays(running: Cluster, bound: Steps) -> None:
     running.change(releases=[{**row, "labels": {}} for row in running.values()["releases"]])
     assert empty(running, bound).charts == ()
-    assert len(running.values()["releases"]) == 4
+    assert len(running.values()["releases"]) == 5
 
 
 def test_down_of_nothing(cluster: Cluster, bound: Steps) -> None:

@@ -56,7 +56,7 @@ def test_applied_cluster_is_settled(applied: Cluster, bound: Steps) -> None:
 def test_empty_cluster_misses_everything(cluster: Cluster, bound: Steps) -> None:
     found = read(cluster, bound)
     assert found.applied == ""
-    assert [one.state for one in found.charts] == ["missing"] * 4
+    assert [one.state for one in found.charts] == ["missing"] * 5
     assert sum(len(wave.missing) for wave in found.waves) == len(bound.objects)
 
 
@@ -81,7 +81,12 @@ def test_refused_object_is_named_with_the_words_of_the_server(applied: Cluster, 
 
 def test_queue_has_quota_use_and_pending(applied: Cluster, bound: Steps) -> None:
     objects = applied.values()["objects"]
-    usage = [{"name": "kube-tune", "resources": [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}]}]
+    flavor = next(
+        one["metadata"]["name"]
+        for one in bound.objects
+        if one["kind"] == "ResourceFlavor" and one["metadata"]["name"].startswith("kube-tune")
+    )
+    usage = [{"name": flavor, "resources": [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}]}]
     objects[QUEUE]["status"] = {"flavorsUsage": usage, "pendingWorkloads": 3, "admittedWorkloads": 1}
     applied.change(objects=objects)
     queue = next(one for one in read(applied, bound).queues if one.name == "kube-research")

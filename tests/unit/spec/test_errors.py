@@ -735,6 +735,7 @@ ELSEWHERE = [
         "checkpoint-above-notice",
         "cluster-not-read",
         "default-topology",
+        "eks-quota",
         "extra-key",
         "extra-needs",
         "extra-tree-width",
@@ -744,6 +745,8 @@ ELSEWHERE = [
         "gang-above-domain",
         "name-not-file",
         "no-kubernetes",
+        "too-little-memory",
+        "too-many-pools",
         "not-acceptable",
         "too-many",
     )

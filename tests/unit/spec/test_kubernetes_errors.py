@@ -137,7 +137,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
             ),
         ],
         [("nodes: 4", "nodes: 5"), ("    topology: {required: block}\n", "")],
-        "error[above-quota] train[tune].nodes: 5 x 8 GPUs must be in one pool; the team has 32 in tune, 16 in more",
+        "error[above-quota] train[tune].nodes: 5 x 8 GPUs must be in one pool and, with EFA, in one zone; the team has 32 in tune, 16 in more.2a",
     ),
     (
         "a block of machines whose place EC2 does not tell",
@@ -164,7 +164,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
             ("nodes: 4", "nodes: 3"),
             ("    topology: {required: block}\n", ""),
         ],
-        "error[above-quota] serve[chat].resources: 9 replicas must be in pools of one kind; with a topology (base) there is room for 8, without a topology (tune) there is room for 4",
+        "error[above-quota] serve[chat].resources: 9 replicas must be in pools of one kind; with a topology (base) there is room for 8, without a topology (tune.2a) there is room for 4",
     ),
     (
         "a level that only EKS tells",
