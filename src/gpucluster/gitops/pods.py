@@ -323,8 +323,9 @@ def _without_eks(old: AwsPlan, new: ClusterPlan) -> Plane:
         return Plane.DELETED
     was = old.kubernetes and old.kubernetes.control_plane
     now = new.kubernetes and new.kubernetes.control_plane
-    same = isinstance(was, ExistingControlPlane) and isinstance(now, ExistingControlPlane)
-    return Plane.STAYS if same and was.context == now.context else Plane.LEFT
+    if not isinstance(was, ExistingControlPlane) or not isinstance(now, ExistingControlPlane):
+        return Plane.LEFT
+    return Plane.STAYS if was.context == now.context else Plane.LEFT
 
 
 def _is_another(old: AwsPlan, new: AwsPlan) -> bool:
