@@ -749,6 +749,8 @@ ELSEWHERE = [
         "too-many-pools",
         "not-acceptable",
         "too-many",
+        "too-little-memory",
+        "too-many-pools",
     )
 ]
 
