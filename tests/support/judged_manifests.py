@@ -137,6 +137,48 @@ spec:
       dependsOn: [{{name: first, status: Complete}}]
       template: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: "registry.example.org/a:1.0"}}]}}}}}}}}
 """
+_SECRET = f"""apiVersion: v1
+kind: Secret
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+type: kubernetes.io/tls
+data: {{tls.crt: YQ==, tls.key: YQ==}}
+"""
+_MAP = f"""apiVersion: v1
+kind: ConfigMap
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+data: {{a.b: c}}
+"""
+_CLAIM = f"""apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}
+"""
+_BINDING = f"""apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: NAME}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}
+subjects: [{{kind: ServiceAccount, name: other, namespace: {NAMESPACE}}}]
+"""
+_ROLE = f"""apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+rules: [{{apiGroups: [""], resources: [pods], verbs: [get]}}]
+"""
+_INGRESS = f"""apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+spec: {{rules: [{{host: example.org, http: {{paths: [{{path: /a, pathType: Prefix, backend: {{service: {{name: a, port: {{number: 80}}}}}}}}]}}}}]}}
+"""
+_LIMITS = f"""apiVersion: v1
+kind: LimitRange
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+spec: {{limits: [{{type: Container, default: {{memory: 8Gi}}, max: {{memory: 16Gi}}}}]}}
+"""
+_HARD = f"""apiVersion: v1
+kind: ResourceQuota
+metadata: {{name: NAME, namespace: {NAMESPACE}}}
+spec: {{hard: {{requests.nvidia.com/gpu: 80}}}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +240,50 @@ JUDGED = (
     Judged("resources", "quota-resources", _QUEUE, "coveredResources: [cpu, memory]", "coveredResources: [memory, cpu]"),
     Judged("levels", "topology-order", _TOPOLOGY, "{nodeLabel: topology.kubernetes.io/zone}, {nodeLabel: kubernetes.io/hostname}", "{nodeLabel: kubernetes.io/hostname}, {nodeLabel: topology.kubernetes.io/zone}"),
     Judged("depends", "depends-on", _SET, "{name: first, status: Complete}", "{name: third, status: Complete}"),
+    Judged("bare-device", "resources", _DEPLOYMENT, "nvidia.com/gpu: 1", "gpu: 1"),
+    Judged("negative", "resources", _DEPLOYMENT, "memory: 1Gi", "memory: 1Gi, cpu: -1"),
+    Judged("claim", "resources", _DEPLOYMENT, "requests: {memory", "claims: [{name: a}], requests: {memory"),
+    Judged("pod-device", "resources", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      resources: {limits: {nvidia.com/gpu: 1}}"),
+    Judged("deadline", "one-of", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      activeDeadlineSeconds: 60"),
+    Judged("operator", "selector", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}}}"),
+    Judged("operator-values", "selector", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists, values: [b]}]}]}}}"),
+    Judged("place", "selector", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {}, topologyKey: ''}]}}"),
+    Judged("skew", "range", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]"),
+    Judged("host-name", "name", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      hostname: A_B"),
+    Judged("name-server", "one-of", _DEPLOYMENT, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60\n      dnsPolicy: None"),
+    Judged("host-port", "port", _DEPLOYMENT, "{containerPort: 80}", "{containerPort: 80, hostPort: 81}, {containerPort: 82, hostPort: 81}"),
+    Judged("probe-success", "range", _DEPLOYMENT, "ports: [", "livenessProbe: {tcpSocket: {port: 80}, successThreshold: 2}\n          ports: ["),
+    Judged("probe-period", "range", _DEPLOYMENT, "ports: [", "livenessProbe: {tcpSocket: {port: 80}, periodSeconds: -1}\n          ports: ["),
+    Judged("selector-values", "selector", _DEPLOYMENT, "matchLabels: {app: a}", "matchLabels: {app: a}, matchExpressions: [{key: app, operator: In}]"),
+    Judged("indexed", "one-of", _JOB, "suspend: true", "suspend: true\n  completionMode: Indexed\n  parallelism: 2"),
+    Judged("per-index", "one-of", _JOB, "suspend: true", "suspend: true\n  backoffLimitPerIndex: 1"),
+    Judged("success", "one-of", _JOB, "suspend: true", "suspend: true\n  successPolicy: {rules: [{succeededCount: 1}]}"),
+    Judged("fail-index", "one-of", _JOB, "suspend: true", "suspend: true\n  podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [3]}}]}"),
+    Judged("exit-code", "range", _JOB, "suspend: true", "suspend: true\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [0]}}]}"),
+    Judged("exit-container", "container", _JOB, "suspend: true", "suspend: true\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {containerName: other, operator: In, values: [3]}}]}"),
+    Judged("ttl", "range", _JOB, "suspend: true", "suspend: true\n  ttlSecondsAfterFinished: -1"),
+    Judged("set-success", "depends-on", _SET, "suspend: true", "suspend: true\n  successPolicy: {operator: All, targetReplicatedJobs: [third]}"),
+    Judged("set-failure", "depends-on", _SET, "suspend: true", "suspend: true\n  failurePolicy: {maxRestarts: 1, rules: [{name: a, action: FailJobSet, targetReplicatedJobs: [third]}]}"),
+    Judged("coordinator", "depends-on", _SET, "suspend: true", "suspend: true\n  coordinator: {replicatedJob: third}"),
+    Judged("flavor-twice", "quota-resources", _QUEUE, "coveredResources: [cpu, memory]", "coveredResources: [nvidia.com/gpu]\n      flavors: [{name: judged, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]\n    - coveredResources: [cpu, memory]"),
+    Judged("lending", "range", _QUEUE, "namespaceSelector: {}\n  resourceGroups:\n    - coveredResources: [cpu, memory]\n      flavors:\n        - name: judged\n          resources: [{name: cpu, nominalQuota: 1}", "namespaceSelector: {}\n  cohortName: judged\n  resourceGroups:\n    - coveredResources: [cpu, memory]\n      flavors:\n        - name: judged\n          resources: [{name: cpu, nominalQuota: 1, lendingLimit: 2}"),
+    Judged("port-names", "port", _SERVICE, "[{port: 80, protocol: TCP}]", "[{port: 80}, {port: 81}]"),
+    Judged("port-twice", "port", _SERVICE, "[{port: 80, protocol: TCP}]", "[{name: a, port: 80}, {name: b, port: 80}]"),
+    Judged("no-port", "port", _SERVICE, "  ports: [{port: 80, protocol: TCP}]\n", ""),
+    Judged("node-port", "port", _SERVICE, "protocol: TCP", "nodePort: 30080"),
+    Judged("base64", "schema", _SECRET, "tls.crt: YQ==", "tls.crt: a b"),
+    Judged("keys", "one-of", _SECRET, ", tls.key: YQ==", ""),
+    Judged("key", "name", _MAP, "a.b: c", "a/b: c"),
+    Judged("size", "schema", _CLAIM, ", resources: {requests: {storage: 1Gi}}", ""),
+    Judged("size-of-0", "range", _CLAIM, "1Gi", "0"),
+    Judged("account", "schema", _BINDING, f", namespace: {NAMESPACE}", ""),
+    Judged("verbs", "one-of", _ROLE, "verbs: [get]", "verbs: []"),
+    Judged("urls", "one-of", _ROLE, 'apiGroups: [""], resources: [pods]', "nonResourceURLs: [/metrics]"),
+    Judged("path", "name", _INGRESS, "path: /a", "path: a"),
+    Judged("host", "name", _INGRESS, "host: example.org", "host: 'example.org:80'"),
+    Judged("default", "range", _LIMITS, "default: {memory: 8Gi}", "default: {memory: 32Gi}"),
+    Judged("hard", "resources", _HARD, "requests.nvidia.com/gpu", "gpu"),
+    Judged("end-port", "range", _POLICY, "ingress: [{from", "ingress: [{ports: [{port: 90, endPort: 80}], from"),
+    Judged("target", "one-of", _SCALER, ", averageUtilization: 70", ""),
+    Judged("share", "range", _BUDGET, "maxUnavailable: 1", "maxUnavailable: 150%"),
 )  # fmt: skip

@@ -133,8 +133,8 @@ def _train(thing: Obj) -> Iterator[Finding]:
         words = f"numProcPerNode is {said}, a node has {quantity.shown(gpus)} GPUs"
         yield thing.warned("rendezvous", words, ("spec", "trainer", "numProcPerNode"))
     nodes = trainer.get("numNodes")
-    for number in _NODES.findall(_command(trainer)) if type(nodes) is int else ():
-        if int(number) != nodes:
+    for number in _NODES.findall(_command(trainer)):
+        if isinstance(nodes, int) and int(number) != nodes:
             words = _late("--nnodes", Decimal(number), Decimal(nodes))
             yield thing.warned("rendezvous", words, ("spec", "trainer", "command"))
 

@@ -53,6 +53,15 @@ def is_label_value(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= 63 and (not value or _WORD.fullmatch(value) is not None)
 
 
+def is_label_name(name: str) -> bool:
+    """Return whether a name is one part of a DNS name."""
+    return len(name) <= 63 and _LABEL.fullmatch(name) is not None
+
+
+def is_subdomain(name: str) -> bool:
+    return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
 def is_label_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     good = _WORD.fullmatch(name) is not None and len(name) <= 63

@@ -131,7 +131,7 @@ def _monitor(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     chosen = [one for one in services if selects(selector, one.labels)]
     if not chosen:
         yield thing.warned("selector", "selects no service of these manifests", ("spec", "selector"))
-    names = {at(port, "name") for one in chosen for _, port in entries(one.body, "spec", "ports")}
+    names = {text(at(port, "name")) for one in chosen for _, port in entries(one.body, "spec", "ports")}
     for path, endpoint in entries(thing.body, "spec", "endpoints") if chosen else ():
         if text(port := at(endpoint, "port")) and port not in names:
             yield thing.warned("port", f"its services have no port {quoted(port)}", (*path, "port"))

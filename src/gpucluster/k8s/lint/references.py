@@ -244,7 +244,7 @@ def _may_make_secrets(manifests: ManifestSet, binding: Obj, namespace: str, acco
     subjects = [subject for _, subject in entries(binding.body, "subjects")]
     ours = any(
         at(one, "kind") == "ServiceAccount"
-        and at(one, "name") in accounts
+        and text(at(one, "name")) in accounts
         and (text(at(one, "namespace")) or binding.namespace) == namespace
         for one in subjects
     )

@@ -31,7 +31,8 @@ def complaint(written: str) -> str:
         return f"{quoted(fields[0])}: the API server refuses a time zone here: use timeZone"
     if len(fields) != len(_FIELDS):
         return f"{quoted(written)} is no schedule of five fields"
-    return next(filter(None, map(_of_field, fields, _FIELDS)), "")
+    found = [_of_field(field, form) for field, form in zip(fields, _FIELDS, strict=True)]
+    return next((words for words in found if words), "")
 
 
 def _of_field(written: str, field: tuple[str, int, int, dict[str, int]]) -> str:

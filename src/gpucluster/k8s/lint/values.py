@@ -33,6 +33,11 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("PersistentVolumeClaim", "spec.volumeMode", ("Block", "Filesystem")),
     ("LimitRange", "spec.limits.*.type", ("Container", "PersistentVolumeClaim", "Pod")),
     ("Deployment.apps", "spec.strategy.type", ("Recreate", "RollingUpdate")),
+    ("StatefulSet.apps", "spec.podManagementPolicy", ("OrderedReady", "Parallel")),
+    ("StatefulSet.apps", "spec.updateStrategy.type", ("OnDelete", "RollingUpdate")),
+    ("DaemonSet.apps", "spec.updateStrategy.type", ("OnDelete", "RollingUpdate")),
+    ("StorageClass.storage.k8s.io", "volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
+    ("StorageClass.storage.k8s.io", "reclaimPolicy", ("Delete", "Retain")),
     ("Job.batch", "spec.completionMode", ("Indexed", "NonIndexed")),
     ("CronJob.batch", "spec.concurrencyPolicy", ("Allow", "Forbid", "Replace")),
     (_HPA, "spec.metrics.*.type", ("ContainerResource", "External", "Object", "Pods", "Resource")),
@@ -57,13 +62,22 @@ _RANGES: tuple[tuple[str, str, int, int], ...] = (
     ("StatefulSet.apps", "spec.replicas", 0, 2**31 - 1),
     ("Job.batch", "spec.parallelism", 0, 2**31 - 1),
     ("Job.batch", "spec.completions", 0, 2**31 - 1),
-    ("Job.batch", "spec.backoffLimit", 0, 2**31 - 1),
+    *(
+        (key, f"{way}.{field}", 0, 2**31 - 1)
+        for key, way in (("Job.batch", "spec"), ("CronJob.batch", "spec.jobTemplate.spec"))
+        for field in ("activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "ttlSecondsAfterFinished")
+    ),
+    *(
+        ("CronJob.batch", f"spec.{field}", 0, 2**31 - 1)
+        for field in ("failedJobsHistoryLimit", "startingDeadlineSeconds", "successfulJobsHistoryLimit")
+    ),
+    *(("Deployment.apps", f"spec.{field}", 0, 2**31 - 1) for field in ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")),
     (_HPA, "spec.minReplicas", 0, 2**31 - 1),
     (_HPA, "spec.maxReplicas", 1, 2**31 - 1),
     ("PriorityClass.scheduling.k8s.io", "value", -(2**31), 10**9),
     (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
     (JOBSET, "spec.replicatedJobs.*.template.spec.parallelism", 1, 2**31 - 1),
-)
+)  # fmt: skip
 # kind, path to the part, its fields of which only one may be set, whether one must be set
 _ONE_OF: tuple[tuple[str, str, frozenset[str], bool], ...] = (
     ("PodDisruptionBudget.policy", "spec", frozenset({"maxUnavailable", "minAvailable"}), False),

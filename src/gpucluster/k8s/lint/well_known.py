@@ -78,8 +78,8 @@ def _pods(pods: Pods) -> Iterator[Finding]:
 
 
 def _term(owner: Obj, path: Path, term: Any) -> Iterator[Finding]:
-    values = items(at(term, "values")) if at(term, "operator") == "In" else []
-    yield from _label(owner, (*path, "key"), text(at(term, "key")), values)
+    values = at(term, "values") if at(term, "operator") == "In" else None
+    yield from _label(owner, (*path, "key"), text(at(term, "key")), items(values))
 
 
 def _label(owner: Obj, path: Path, key: str, values: Any) -> Iterator[Finding]:

@@ -1,0 +1,319 @@
+"""What the API server refuses in services, rights, secrets, claims, quotas, Ingresses and autoscalers beyond their schemas."""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import kueue
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
+from gpucluster.k8s.lint.names import is_label_name, is_subdomain
+from gpucluster.k8s.lint.pods import amounts
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+from gpucluster.text import quoted
+
+_RBAC = "rbac.authorization.k8s.io"
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}", re.ASCII)
+_NODE_PORTS = range(30000, 32768)  # the server's default
+_SELECTORS = frozenset({"labelSelector", "namespaceSelector", "objectSelector", "podSelector", "selector"})
+_OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}  # whether it needs values
+_TYPED_SECRETS = {  # a type of Secret, and the keys that it must have
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_QUOTAS = frozenset(
+    {"configmaps", "cpu", "ephemeral-storage", "limits.cpu", "limits.ephemeral-storage", "limits.memory", "memory", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.cpu", "requests.ephemeral-storage", "requests.memory", "requests.storage", "resourcequotas", "secrets", "services", "services.loadbalancers", "services.nodeports"}
+)  # fmt: skip
+_PAGES = ("hugepages-", "requests.hugepages-", "limits.hugepages-")
+# a type of metric, its part, and the fields of its target of which one is needed
+_TARGETS = {
+    "ContainerResource": ("containerResource", ("averageUtilization", "averageValue")),
+    "External": ("external", ("averageValue", "value")),
+    "Object": ("object", ("averageValue", "value")),
+    "Pods": ("pods", ("averageValue",)),
+    "Resource": ("resource", ("averageUtilization", "averageValue")),
+}
+_SIDES = (
+    ("min", "max"),
+    ("min", "default"),
+    ("default", "max"),
+    ("min", "defaultRequest"),
+    ("defaultRequest", "max"),
+)
+_TIMES = ("minReadySeconds", "progressDeadlineSeconds")
+
+
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for thing in manifests.objects:
+        for special in _SPECIAL.get(thing.key, ()):
+            yield from special(thing)
+        if is_built_in(thing.api_version) and not thing.is_client_file and thing.kind not in _OPAQUE:
+            yield from _selectors(thing, thing.body, ())
+
+
+def _selectors(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
+    """The selectors of all built-in kinds have one form."""
+    for key, inner in mapping(value).items():
+        if key in _SELECTORS:
+            for where, term in entries(inner, "matchExpressions"):
+                if words := _of_term(mapping(term)):
+                    yield thing.found("selector", words, (*path, key, *where))
+        yield from _selectors(thing, inner, (*path, key))
+    for number, inner in enumerate(items(value)):
+        yield from _selectors(thing, inner, (*path, number))
+
+
+def _of_term(term: Mapping[str, Any]) -> str:
+    operator, values = text(term.get("operator")), items(term.get("values"))
+    needs = _OPERATORS.get(operator)
+    if needs is None:
+        return f"the operator {quoted(operator)} is none of {', '.join(_OPERATORS)}"
+    return "" if needs is bool(values) else f"the operator {operator} needs {'' if needs else 'no '}values"
+
+
+def _service(thing: Obj) -> Iterator[Finding]:
+    spec = mapping(thing.body.get("spec"))
+    kind, ports = spec.get("type", "ClusterIP"), list(entries(spec, "ports"))
+    if kind == "ExternalName" and not spec.get("externalName"):
+        yield thing.found("one-of", "`externalName` is required", ("spec",))
+    if spec and not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
+        yield thing.found("port", "`ports` is required", ("spec", "ports"))
+    if kind in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == "None":
+        yield thing.found(
+            "one-of", f"type {kind} and clusterIP None exclude each other", ("spec", "clusterIP")
+        )
+    seen: set[Any] = set()
+    for path, port in ports:
+        yield from _service_port(thing, ("spec", *path), mapping(port), several=len(ports) > 1, kind=kind)
+        for sign in (text(at(port, "name")), (repr(at(port, "port")), text(at(port, "protocol")) or "TCP")):
+            if sign and sign in seen:
+                shown = sign if isinstance(sign, str) else f"{sign[0]} {sign[1]}"
+                yield thing.found("port", f"{shown} is given twice", ("spec", *path))
+            seen.add(sign)
+
+
+def _service_port(
+    thing: Obj, path: Path, port: Mapping[str, Any], *, several: bool, kind: Any
+) -> Iterator[Finding]:
+    name, target, node = text(port.get("name")), port.get("targetPort"), port.get("nodePort")
+    if several and not name:
+        yield thing.found("port", "a service with several ports needs a name for each", path)
+    if name and not is_label_name(name):
+        yield thing.found("port", f"{quoted(name)} is not a port name: use a-z, 0-9 and `-`", (*path, "name"))
+    if type(target) is int and not 0 < target < 2**16:
+        yield thing.found("port", f"{target} is not between 1 and 65535", (*path, "targetPort"))
+    if type(node) is int and node > 0:
+        if kind == "ClusterIP":
+            yield thing.found("port", "a service of type ClusterIP has no nodePort", (*path, "nodePort"))
+        elif node not in _NODE_PORTS:
+            words = f"{node} is not between 30000 and 32767, the default of the server"
+            yield thing.warned("port", words, (*path, "nodePort"))
+
+
+def _roles(thing: Obj) -> Iterator[Finding]:
+    for path, rule in entries(thing.body, "rules"):
+        urls, resources = items(at(rule, "nonResourceURLs")), items(at(rule, "resources"))
+        if not items(at(rule, "verbs")):
+            yield thing.found("one-of", "`verbs` is required", path)
+        if urls and thing.kind == "Role":
+            yield thing.found("one-of", "a Role has no nonResourceURLs: use a ClusterRole", path)
+        elif not urls and resources and not items(at(rule, "apiGroups")):
+            yield thing.found("one-of", "`apiGroups` is required", path)
+        elif not urls and not resources:
+            yield thing.found("one-of", "`resources` is required", path)
+
+
+def _bindings(thing: Obj) -> Iterator[Finding]:
+    if at(thing.body, "roleRef", "apiGroup") not in (None, "", _RBAC):
+        yield thing.found("word", f"the group of a role is {_RBAC}", ("roleRef", "apiGroup"))
+    for path, subject in entries(thing.body, "subjects"):
+        account = at(subject, "kind") == "ServiceAccount"
+        if account and not at(subject, "namespace") and thing.kind == "ClusterRoleBinding":
+            yield thing.found("schema", "`namespace` is required", path)
+
+
+def _secret(thing: Obj) -> Iterator[Finding]:
+    data, more = mapping(thing.body.get("data")), mapping(thing.body.get("stringData"))
+    for key, value in data.items():
+        if isinstance(value, str) and not _is_base64(value):
+            words = "is no base64: use stringData for text"
+            yield thing.found("schema", words, ("data", key))
+    for key in _TYPED_SECRETS.get(text(thing.body.get("type")), ()):
+        if key not in data and key not in more:
+            words = f"a Secret of type {thing.body['type']} needs the key {key}"
+            yield thing.found("one-of", words, ("data",))
+    yield from _keys(thing, ("data", "stringData"))
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+    except (Error, ValueError):
+        return False
+    return True
+
+
+def _config(thing: Obj) -> Iterator[Finding]:
+    yield from _keys(thing, ("data", "binaryData"))
+    for key in mapping(thing.body.get("data")).keys() & mapping(thing.body.get("binaryData")).keys():
+        yield thing.found("one-of", "the key is in data, too", ("binaryData", key))
+
+
+def _keys(thing: Obj, parts: tuple[str, ...]) -> Iterator[Finding]:
+    for part in parts:
+        for key in mapping(thing.body.get(part)):
+            if not _KEY.fullmatch(key) or key in (".", "..") or key.startswith("../"):
+                words = f"{quoted(key)} is no key: use letters, digits, `-`, `_` and `.`"
+                yield thing.found("name", words, (part, key))
+
+
+def _claim(thing: Obj) -> Iterator[Finding]:
+    spec = mapping(thing.body.get("spec"))
+    modes, size = items(spec.get("accessModes")), at(spec, "resources", "requests", "storage")
+    if not modes:
+        yield thing.found("schema", "`accessModes` is required", ("spec",))
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield thing.found("one-of", "ReadWriteOncePod excludes other modes", ("spec", "accessModes"))
+    if size is None:
+        yield thing.found("schema", "`storage` is required", ("spec", "resources"))
+    elif (amount := quantity.parse(size)) is not None and amount <= 0:
+        yield thing.found("range", "the size must be above 0", ("spec", "resources", "requests", "storage"))
+
+
+def _volume(thing: Obj) -> Iterator[Finding]:
+    for field in ("accessModes", "capacity"):
+        if not at(thing.body, "spec", field):
+            yield thing.found("schema", f"`{field}` is required", ("spec",))
+
+
+def _limits(thing: Obj) -> Iterator[Finding]:
+    for path, limit in entries(thing.body, "spec", "limits"):
+        for low, high in _SIDES:
+            most = amounts(at(limit, high))
+            for name, least in amounts(at(limit, low)).items():
+                if name in most and least > most[name]:
+                    words = (
+                        f"{name}: {low} {quantity.shown(least)} is above {high} {quantity.shown(most[name])}"
+                    )
+                    yield thing.found("range", words, (*path, low, name))
+
+
+def _quota(thing: Obj) -> Iterator[Finding]:
+    for name, amount in amounts(at(thing.body, "spec", "hard")).items():
+        where = ("spec", "hard", name)
+        if "/" not in name and name not in _QUOTAS and not name.startswith(_PAGES):
+            yield thing.found("resources", f"{name}: is no resource of a quota", where)
+        elif amount < 0:
+            yield thing.found("range", f"{name}: is below 0", where)
+
+
+def _ingress(thing: Obj) -> Iterator[Finding]:
+    spec = mapping(thing.body.get("spec"))
+    if not items(spec.get("rules")) and not spec.get("defaultBackend"):
+        yield thing.found("one-of", "one of `defaultBackend` and `rules` is required", ("spec",))
+    for path, rule in entries(spec, "rules"):
+        host = text(at(rule, "host"))
+        if host and not is_subdomain(host.removeprefix("*.")):
+            yield thing.found("name", f"{quoted(host)} is not a DNS name", ("spec", *path, "host"))
+        for inner, one in entries(rule, "http", "paths"):
+            where = ("spec", *path, *inner)
+            way = text(at(one, "path"))
+            if at(one, "pathType") in ("Exact", "Prefix") and not way.startswith("/"):
+                yield thing.found("name", f"the path {quoted(way)} must begin with a slash", (*where, "path"))
+            port = mapping(at(one, "backend", "service", "port"))
+            if port.get("name") and port.get("number"):
+                yield thing.found("one-of", "name and number exclude each other", (*where, "backend"))
+
+
+def _policy(thing: Obj) -> Iterator[Finding]:
+    for side, peers in (("ingress", "from"), ("egress", "to")):
+        for path, rule in entries(thing.body, "spec", side):
+            for inner, peer in entries(rule, peers):
+                if at(peer, "ipBlock") and len(mapping(peer)) > 1:
+                    yield thing.found("one-of", "ipBlock excludes selectors", (*path, *inner))
+            for inner, port in entries(rule, "ports"):
+                first, last = at(port, "port"), at(port, "endPort")
+                if last is not None and (type(first) is not int or (type(last) is int and last < first)):
+                    words = "endPort needs a port that is a number, and not above it"
+                    yield thing.found("range", words, (*path, *inner, "endPort"))
+
+
+def _scaler(thing: Obj) -> Iterator[Finding]:
+    for path, metric in (
+        entries(thing.body, "spec", "metrics") if thing.api_version == "autoscaling/v2" else ()
+    ):
+        part, fields = _TARGETS.get(text(at(metric, "type")), ("", ()))
+        target = mapping(at(metric, part, "target"))
+        if part in mapping(metric) and not any(target.get(field) is not None for field in fields):
+            words = f"the target needs {' or '.join(fields)}"
+            yield thing.found("one-of", words, (*path, part, "target"))
+    for side in ("scaleDown", "scaleUp"):
+        seconds = at(thing.body, "spec", "behavior", side, "stabilizationWindowSeconds")
+        if type(seconds) is int and not 0 <= seconds <= 3600:
+            where = ("spec", "behavior", side, "stabilizationWindowSeconds")
+            yield thing.found("range", f"{seconds} is not between 0 and 3600", where)
+
+
+def _deployment(thing: Obj) -> Iterator[Finding]:
+    ready, limit = (at(thing.body, "spec", field) for field in _TIMES)
+    if type(ready) is type(limit) is int and 0 < limit <= ready:
+        words = f"progressDeadlineSeconds must be above minReadySeconds, which is {ready}"
+        yield thing.found("range", words, ("spec", "progressDeadlineSeconds"))
+
+
+def _daemons(thing: Obj) -> Iterator[Finding]:
+    update = mapping(at(thing.body, "spec", "updateStrategy", "rollingUpdate"))
+    where = ("spec", "updateStrategy", "rollingUpdate")
+    if update and all(update.get(side) in (0, "0%") for side in ("maxSurge", "maxUnavailable")):
+        yield thing.found("range", "maxSurge and maxUnavailable are both 0: no pod could be replaced", where)
+
+
+def _budget(thing: Obj) -> Iterator[Finding]:
+    for field in ("maxUnavailable", "minAvailable"):
+        share = text(at(thing.body, "spec", field))
+        if share.endswith("%") and share[:-1].isdecimal() and int(share[:-1]) > 100:
+            yield thing.found("range", f"{quoted(share)} is above 100%", ("spec", field))
+
+
+def _flavors(queue: Obj) -> Iterator[Finding]:
+    """As Kueue's webhook: a flavor is in one group, and lends at most what it has."""
+    seen: dict[str, int] = {}
+    for way, group in entries(queue.body, "spec", "resourceGroups"):
+        for path, flavor in entries(group, "flavors"):
+            where = (*way, *path)
+            name = text(at(flavor, "name"))
+            if seen.setdefault(name, int(way[-1])) != int(way[-1]):
+                yield queue.found("quota-resources", f"flavor {quoted(name)} is in two groups", where)
+            for inner, resource in entries(flavor, "resources"):
+                lends, has = (quantity.parse(at(resource, part)) for part in ("lendingLimit", "nominalQuota"))
+                if queue.key == kueue.CLUSTER_QUEUE and lends is not None and has is not None and lends > has:
+                    words = f"lends {quantity.shown(lends)} and has {quantity.shown(has)}"
+                    yield queue.found("range", words, (*where, *inner, "lendingLimit"))
+
+
+_OPAQUE = frozenset({"ConfigMap", "CustomResourceDefinition", "Secret"})
+_SPECIAL = {
+    "Service": (_service,),
+    f"Role.{_RBAC}": (_roles,),
+    f"ClusterRole.{_RBAC}": (_roles,),
+    f"RoleBinding.{_RBAC}": (_bindings,),
+    f"ClusterRoleBinding.{_RBAC}": (_bindings,),
+    "Secret": (_secret,),
+    "ConfigMap": (_config,),
+    "PersistentVolumeClaim": (_claim,),
+    "PersistentVolume": (_volume,),
+    "LimitRange": (_limits,),
+    "ResourceQuota": (_quota,),
+    "Ingress.networking.k8s.io": (_ingress,),
+    "NetworkPolicy.networking.k8s.io": (_policy,),
+    "HorizontalPodAutoscaler.autoscaling": (_scaler,),
+    "Deployment.apps": (_deployment,),
+    "DaemonSet.apps": (_daemons,),
+    "PodDisruptionBudget.policy": (_budget,),
+    kueue.CLUSTER_QUEUE: (_flavors,),
+    kueue.COHORT: (_flavors,),
+}
