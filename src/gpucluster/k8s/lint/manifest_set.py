@@ -166,7 +166,8 @@ def _built_in_groups() -> frozenset[str]:
 
 def _unrolled(value: Any) -> Iterator[tuple[Path, Any]]:
     """kubectl takes the items of every list: `List`, `ConfigMapList`, `RoleList`."""
-    if text(at(value, "kind")).endswith("List") and isinstance(at(value, "items"), list):
+    kind = text(at(value, "kind"))
+    if kind == "List" or (kind.endswith("List") and isinstance(at(value, "items"), list)):
         yield from entries(value, "items")
     else:
         yield (), value
