@@ -10,7 +10,7 @@ from gpucluster.cli import main as program
 
 GOOD = Path(__file__).parents[1] / "k8s/good.yaml"
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
-BAD = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: a}\nspec:\n  prots: []\n"
+BAD = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: a}\nspec:\n  prots: []\n  ports: [{port: 80}]\n"
 
 
 def run(*argv: object) -> int:
