@@ -13,6 +13,7 @@ ROWS = [
     ("a dot in the name of a service", "apiVersion: v1\nkind: Service\nmetadata: {name: a.b}\nspec: {selector: {a: b}, ports: [{port: 80}]}\n", "'a.b' has a dot: the name of a Service is one part"),
     ("a label that is true", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: yes}}\n", "'true' is no text: quote it"),
     ("a label that is a number", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}\n", "'1' is no text: quote it"),
+    ("a label that is a mapping", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: {b: c}}}\n", "expected text or nothing, found a mapping"),
     ("quotas in another order", QUEUE, "flavor 'f' has memory, cpu, covered are cpu, memory: the order must agree, too"),
     ("quotas of other resources", QUEUE.replace("[cpu, memory]", "[cpu, pods]"), "flavor 'f' has memory, cpu, covered are cpu, pods"),
 ]  # fmt: skip

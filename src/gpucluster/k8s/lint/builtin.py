@@ -17,7 +17,7 @@ from gpucluster.catalog import kubernetes_facts
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.names import LABELS
-from gpucluster.k8s.lint.tree import Path
+from gpucluster.k8s.lint.tree import Path, below
 from gpucluster.k8s.lint.words import Validator, complaints
 
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -34,15 +34,15 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
 def _check(thing: Obj, release: str) -> Iterator[Finding]:
     body = {key: value for key, value in thing.body.items() if key != "status"}
     for error in complaints(_validator(release, thing.api_version, thing.kind), body):
-        if not _is_label(error.path):
+        if not _is_label(body, error.path):
             yield thing.found(error.rule, error.message, error.path)
     if "status" in thing.body:
         yield thing.warned("status", "the cluster writes the status; it is not checked", ("status",))
 
 
-def _is_label(path: Path) -> bool:
-    """Return whether a path is that of a label, which `names` checks."""
-    return len(path) > 1 and path[-2] in LABELS
+def _is_label(body: Any, path: Path) -> bool:
+    """Return whether a path is that of a label with one value, which `names` checks."""
+    return len(path) > 1 and path[-2] in LABELS and not isinstance(below(body, path), dict | list)
 
 
 @cache
