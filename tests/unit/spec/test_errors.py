@@ -745,8 +745,6 @@ ELSEWHERE = [
         "gang-above-domain",
         "name-not-file",
         "no-kubernetes",
-        "too-little-memory",
-        "too-many-pools",
         "not-acceptable",
         "too-many",
         "too-little-memory",
