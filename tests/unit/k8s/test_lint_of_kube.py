@@ -72,6 +72,12 @@ def one_node(values: list[Any]) -> None:
             claim["spec"]["accessModes"] = ["ReadWriteOnce"]
 
 
+def no_mode(values: list[Any]) -> None:
+    for claim in values:
+        if claim["kind"] == "PersistentVolumeClaim":
+            claim["spec"]["accessModes"] = []
+
+
 def twice(values: list[Any]) -> None:
     tune, serve = (
         pick(values, "ResourceFlavor/kube-tune.zone-spine-block-leaf-host"),
@@ -157,7 +163,8 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a password as text", put("JobSet/tune", f"{WORKER}/env", [{"name": "DB_PASSWORD", "value": "correct-horse"}]), "literal_secrets"),
     ("pods that spread by others", put("Deployment/chat", "spec/template/spec/topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "other"}}}]), "network"),
     ("a queue at the pods", queue_at_the_pods, "queue_labels"),
-    ("a port of a name in capitals", put("Service/chat", "spec/ports/0/name", "HTTP"), "core_values"),
+    ("a port of a name in capitals", put("Service/chat", "spec/ports/0/name", "HTTP"), "network_values"),
+    ("a claim without a mode", no_mode, "core_values"),
     ("a policy of a job that is not there", put("JobSet/tune", "spec/successPolicy", {"operator": "All", "targetReplicatedJobs": ["other"]}), "job_values"),
     ("GPUs without their vendor", put("JobSet/tune", f"{WORKER}/resources/limits/gpu", 8), "pod_values"),
     ("GPUs in the plural", put("JobSet/tune", f"{WORKER}/resources/limits/nvidia.com~gpus", 1), "device_names"),
