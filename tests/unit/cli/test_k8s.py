@@ -37,7 +37,7 @@ def test_dry_run_reads_nothing_and_prints_the_steps(
     assert cluster.calls() == []
     assert out.startswith("1. helm upgrade --install aws-efa-k8s-device-plugin")
     assert (
-        "11. kubectl apply --server-side --field-manager=gpucluster --validate=strict -k 60-training" in out
+        "12. kubectl apply --server-side --field-manager=gpucluster --validate=strict -k 60-training" in out
     )
 
 
