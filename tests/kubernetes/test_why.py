@@ -25,6 +25,7 @@ from gpucluster.sandbox.kubernetes import nodes
 T = TypeVar("T")
 pytestmark = [pytest.mark.in_order]
 TEAM, QUEUE = "why-research", "why-why-research"
+FLAVOR = "why-tune.zone-spine-block-leaf-host"
 CHANGES, RUNNING = renamed("why"), renamed_workloads("why")
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
@@ -119,7 +120,7 @@ def test_gang_that_lacks_a_node(place: Place) -> None:
 def test_gang_that_lacks_quota_is_told_who_holds_it(place: Place) -> None:
     place.client.apply(place.gang("second"))
     found = place.cause("second", CauseKind.QUOTA, "insufficient unused quota for nvidia.com/gpu")
-    assert f"{TEAM}/JobSet/first holds 32 nvidia.com/gpu of why-tune" in found.details
+    assert f"{TEAM}/JobSet/first holds 32 nvidia.com/gpu of {FLAVOR}" in found.details
 
 
 def test_member_of_the_team_is_told_the_same(
@@ -131,7 +132,7 @@ def test_member_of_the_team_is_told_the_same(
     (tmp_path / "config").write_text(json.dumps(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     found = place.cause(f"{TEAM}/second", CauseKind.QUOTA, "insufficient unused quota")
-    assert f"{TEAM}/JobSet/first holds 32 nvidia.com/gpu of why-tune" in found.details
+    assert f"{TEAM}/JobSet/first holds 32 nvidia.com/gpu of {FLAVOR}" in found.details
     assert {"ClusterQueue", "Node", "NodePool"} <= set(place.why(f"{TEAM}/second").unread)
 
 
@@ -205,7 +206,7 @@ def test_service_that_lacks_quota_is_told_who_holds_it(place: Place) -> None:
     service["metadata"] |= {"namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": "default"}}
     place.client.apply(service)
     found = place.cause(f"{TEAM}/service", CauseKind.QUOTA, "insufficient unused quota for nvidia.com/gpu")
-    assert any("holds 32 nvidia.com/gpu of why-tune" in line for line in found.details)
+    assert any(f"holds 32 nvidia.com/gpu of {FLAVOR}" in line for line in found.details)
     assert place.cause(f"{TEAM}/service", CauseKind.GATE, "kueue.x-k8s.io/admission").by == "Kueue"
     place.client.delete("apps/v1", "Deployment", "service", TEAM)
 
