@@ -112,6 +112,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             roles[name] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
         policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
         iam.attach_role_policy(RoleName="control-plane", PolicyArn=policy)
+        for name in ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"):
+            iam.attach_role_policy(RoleName="nodes", PolicyArn=f"arn:aws:iam::aws:policy/{name}")
         made = Site(cloud, planes, built, roles, folder)
         network = a_network(cloud)
         vpc = {"subnetIds": [*network.subnets.values()], "endpointPrivateAccess": True}
