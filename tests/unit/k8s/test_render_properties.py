@@ -18,6 +18,7 @@ from gpucluster.k8s import manifest
 from gpucluster.k8s.lint import check, facts
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.manifest import scalar
+from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.resolve import resolve
 from gpucluster.plan.resolve.workloads import workloads
@@ -60,7 +61,7 @@ def test_any_spec_gives_manifests_that_every_checker_takes_and_its_pools_can_hol
 def _promised(plan: ClusterPlan, found: dict[str, Any]) -> None:
     """Queues and cohort together assign no more than the pools have at their max."""
     most = {
-        (f"{plan.name}-{pool.name}", r): amount
+        (names.flavor(plan.name, pool.name, [level.word for level in pool.levels]), r): amount
         for pool in kubernetes_of(plan).pools
         for r, amount in pool.offers().items()
     }
