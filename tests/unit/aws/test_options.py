@@ -3,10 +3,11 @@
 import pytest
 from support.aws_plans import both, exports, mounts, network, research, site_vpc, standby
 from support.builders import a_plan
+from support.planned import names_of, one, word
 
 from gpucluster.aws.lustre import PATIENCE
 from gpucluster.engine.offline import planner
-from gpucluster.engine.offline.model import Planned, Resource
+from gpucluster.engine.offline.model import Planned
 from gpucluster.plan.model import Mount, SiteEfs, SiteLustre
 
 PROGRAM = "gpucluster.aws.program:declare"
@@ -16,19 +17,6 @@ FORMER = "urn:pulumi:burst::gpucluster::gpucluster:aws:Storage"
 @pytest.fixture(scope="module")
 def planned() -> Planned:
     return planner.run(PROGRAM, standby(research()))
-
-
-def word(resource: Resource) -> str:
-    return f"{resource.type.rpartition(':')[2]} {resource.name}"
-
-
-def one(planned: Planned, name: str) -> Resource:
-    (found,) = [r for r in planned.resources if word(r) == name and r.custom]
-    return found
-
-
-def names_of(urns: tuple[str, ...]) -> set[str]:
-    return {f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::')[3]}" for urn in urns}
 
 
 def test_resources_with_data_and_the_network_of_lustre_are_protected(planned: Planned) -> None:

@@ -3,23 +3,15 @@
 import pytest
 from support import eks_plans
 from support.builders import a_kube_plan
+from support.planned import names_of, one
 
 from gpucluster.engine.offline import planner
-from gpucluster.engine.offline.model import Planned, Resource
+from gpucluster.engine.offline.model import Planned
 
 
 @pytest.fixture(scope="module")
 def planned() -> Planned:
     return planner.run("gpucluster.aws.program:declare", a_kube_plan())
-
-
-def one(planned: Planned, name: str) -> Resource:
-    (found,) = [r for r in planned.resources if r.custom and f"{r.type.rpartition(':')[2]} {r.name}" == name]
-    return found
-
-
-def names_of(urns: tuple[str, ...]) -> set[str]:
-    return {f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::')[3]}" for urn in urns}
 
 
 @pytest.mark.parametrize("addon", ["coredns", "aws-ebs-csi-driver", "eks-node-monitoring-agent"])
