@@ -23,24 +23,26 @@ from gpucluster.sandbox.kubernetes import charts, control_plane, nodes, programs
 from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.spec import inspect_text, inspect_workloads_text
 
-NODES, GANGS = 1000, 500
+# A pool in each zone: with 16 addresses for the pods of a node, the subnet of a zone has room for 470 nodes.
+ZONES, EACH, GANGS = "abc", 334, 500
+NODES = len(ZONES) * EACH
 LIMIT = 1.5  # times the fewest objects
 BOUND_S = 1800.0
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
+_POOL = "  - {{name: tune-{zone}, nodes: {nodes}, capacity: [{{from: on-demand, machines: [p4de.24xlarge], zones: [us-west-2{zone}]}}]}}\n"
 SPEC = f"""\
 schema: 1
 name: many
 aws:
   region: us-west-2
-  network: {{cidr: 10.60.0.0/16, zones: [us-west-2a]}}
+  network: {{cidr: 10.60.0.0/16, zones: [{", ".join(f"us-west-2{zone}" for zone in ZONES)}]}}
 kubernetes:
   version: "1.36"
   control_plane: eks
   teams: [{{name: research, quota: {{nvidia.com/gpu: {NODES * 8}}}}}]
 pools:
-  - {{name: tune, nodes: {NODES}, capacity: [{{from: on-demand, machines: [p4de.24xlarge]}}]}}
-"""
+{"".join(_POOL.format(zone=zone, nodes=EACH) for zone in ZONES)}"""
 RUNNING = """\
 schema: 1
 cluster: many
@@ -64,10 +66,11 @@ def run() -> Iterator[Figure]:
         with control_plane.running(programs.find_or_build(print), Path(folder)) as plane:
             charts.stand_in(plane, plan)
             yield base("gangs.control_plane", time.monotonic() - began)
-            for machine in nodes.of_pool(
-                "many", plan.kubernetes.pools[0], NODES, domains={"topology.k8s.aws/network-node-layer-2": 50}
-            ):
-                nodes.start(plane.client, machine)
+            for pool in plan.kubernetes.pools:
+                for machine in nodes.of_pool(
+                    "many", pool, EACH, domains={"topology.k8s.aws/network-node-layer-2": 50}
+                ):
+                    nodes.start(plane.client, machine)
             began = time.monotonic()
             (gang,) = apply_waves(plane.client, texts)
             yield base("gangs.waves", time.monotonic() - began)

@@ -35,16 +35,18 @@ T = TypeVar("T", bound=Offer)
 
 def promised(pools: Sequence[Offer], quotas: Sequence[Mapping[str, int]]) -> list[dict[str, Amounts]]:
     """For each quota: pool -> the guaranteed amounts there. Teams fill pools in order, the first team first."""
-    free = {pool.name: {r: pool.offers()[r] for r in pool.shared_by} for pool in pools}
+    offers = {pool.name: pool.offers() for pool in pools}
+    free = {pool.name: {r: offers[pool.name][r] for r in pool.shared_by} for pool in pools}
     taken: list[dict[str, Amounts]] = []
     for quota in quotas:
+        left = dict(quota)
         mine: dict[str, Amounts] = {}
         for pool in pools:
-            wanted = {r: quota.get(r, 0) - _sum(mine, r) for r in pool.shared_by}
-            mine[pool.name] = {r: min(wanted[r], free[pool.name][r]) for r in pool.shared_by}
+            mine[pool.name] = {r: min(left.get(r, 0), free[pool.name][r]) for r in pool.shared_by}
             for r, amount in mine[pool.name].items():
+                left[r] = left.get(r, 0) - amount
                 free[pool.name][r] -= amount
-        taken.append({pool.name: _whole(pool, mine[pool.name]) for pool in pools})
+        taken.append({pool.name: _whole(pool, mine[pool.name], offers[pool.name]) for pool in pools})
     return taken
 
 
@@ -78,7 +80,9 @@ def borrowed(
         for r in left.keys() & most.keys():
             left[r] -= most[r]
         full = all(most[r] == offers[r] - own[r] for r in pool.shared_by)
-        found[pool.name] = {r: all_ - own[r] for r, all_ in offers.items()} if full else _whole(pool, most)
+        found[pool.name] = (
+            {r: all_ - own[r] for r, all_ in offers.items()} if full else _whole(pool, most, offers)
+        )
     return found
 
 
@@ -111,8 +115,7 @@ def of_node(pool: NodePool, wanted: Mapping[str, int]) -> Amounts:
     return _in_proportion(pool.allocatable, _part(pool, wanted, pool.allocatable), wanted)
 
 
-def _whole(pool: Offer, named: Mapping[str, int]) -> Amounts:
-    offers = pool.offers()
+def _whole(pool: Offer, named: Mapping[str, int], offers: Mapping[str, int]) -> Amounts:
     return _in_proportion(offers, _part(pool, named, offers), named)
 
 
@@ -123,16 +126,12 @@ def _part(pool: Offer, named: Mapping[str, int], of: Mapping[str, int]) -> Fract
 
 def _in_proportion(of: Mapping[str, int], part: Fraction, named: Mapping[str, int]) -> Amounts:
     """The named amounts unchanged, of the others the part, rounded down."""
-    return {r: named[r] if r in named else _floor(r, all_ * part) for r, all_ in of.items()}
+    top, bottom = part.numerator, part.denominator  # ten times as fast as a product with a Fraction
+    return {r: named[r] if r in named else _even(r, all_ * top // bottom) for r, all_ in of.items()}
 
 
-def _floor(resource: str, amount: Fraction) -> int:
-    whole = int(amount)
+def _even(resource: str, whole: int) -> int:
     return whole - whole % 2 if resource == HUGE_PAGES else whole  # a page has 2 MiB
-
-
-def _sum(mine: Mapping[str, Amounts], resource: str) -> int:
-    return sum(amounts.get(resource, 0) for amounts in mine.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,14 +71,14 @@ def allowed_qos(spec: ClusterSpec, allowed: tuple[str, ...]) -> tuple[str, ...]:
 
 def in_tree_order(accounts: Iterable[AccountSpec]) -> tuple[AccountSpec, ...]:
     """Return parents before their children, and siblings in the order of the spec."""
-    waiting, found = list(accounts), list[AccountSpec]()
+    waiting, found, above = list(accounts), list[AccountSpec](), {ROOT}
     while waiting:
-        above = {ROOT, *(one.name for one in found)}
         ready = [one for one in waiting if (one.parent or ROOT) in above]
         if not ready:
             raise ValueError(f"accounts without a way to the top: {', '.join(one.name for one in waiting)}")
+        waiting = [one for one in waiting if (one.parent or ROOT) not in above]
         found += ready
-        waiting = [one for one in waiting if one not in ready]
+        above.update(one.name for one in ready)
     return tuple(found)
 
 

@@ -12,10 +12,15 @@ from gpucluster.spec.model import Partition as PartitionSpec
 def partitions(spec: ClusterSpec, pools: Sequence[Pool]) -> tuple[Partition, ...]:
     """The partitions, in their order."""
     gpus = {pool.name: pool.shape.gpu_count for pool in pools}
-    return tuple(_partition(one, spec, gpus) for one in spec.partitions)
+    some_for_cpus = any(_is_for_cpus(one, gpus) for one in spec.partitions)
+    return tuple(
+        _partition(one, spec, requires_gpus=some_for_cpus and not _is_for_cpus(one, gpus))
+        for one in spec.partitions
+    )
 
 
-def _partition(one: PartitionSpec, spec: ClusterSpec, gpus: Mapping[str, int]) -> Partition:
+def _partition(one: PartitionSpec, spec: ClusterSpec, *, requires_gpus: bool) -> Partition:
+    """Return the partition. `requires_gpus` if the spec does not say: jobs without GPUs have a better place."""
     short = int(defaults.DEFAULT_TIME_S.value)
     return Partition(
         name=one.name,
@@ -23,9 +28,7 @@ def _partition(one: PartitionSpec, spec: ClusterSpec, gpus: Mapping[str, int]) -
         default=one.default,
         max_time_s=one.max_time,
         default_time_s=one.default_time or min(short, one.max_time or short),
-        requires_gpus=_requires_gpus(one, spec.partitions, gpus)
-        if one.requires_gpus is None
-        else one.requires_gpus,
+        requires_gpus=requires_gpus if one.requires_gpus is None else one.requires_gpus,
         max_cpus_per_node=one.max_cpus_per_node,
         tier=one.tier or 1,
         exclusive=one.exclusive,
@@ -34,11 +37,6 @@ def _partition(one: PartitionSpec, spec: ClusterSpec, gpus: Mapping[str, int]) -
         allow_qos=accounting.allowed_qos(spec, one.allow_qos),
         topology=one.topology,
     )
-
-
-def _requires_gpus(one: PartitionSpec, others: Sequence[PartitionSpec], gpus: Mapping[str, int]) -> bool:
-    """Whether jobs without GPUs have a better place. Without one they may use GPU nodes."""
-    return not _is_for_cpus(one, gpus) and any(_is_for_cpus(other, gpus) for other in others)
 
 
 def _is_for_cpus(one: PartitionSpec, gpus: Mapping[str, int]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names, quota_shares
@@ -33,32 +34,62 @@ class _Offer:
         return {resource: amount * self.most for resource, amount in self.node.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """The pools of a cluster, and for each team the guaranteed amounts in each pool."""
+
+    offers: tuple[_Offer, ...]
+    by_team: Mapping[str, Mapping[str, quota_shares.Amounts]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inputs:
+    """A cluster and a catalog as the key of a cache. They are compared by identity: a spec has lists, so it has no hash."""
+
+    cluster: ClusterSpec
+    catalog: Catalog
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inputs) and self.cluster is other.cluster and self.catalog is other.catalog
+
+    def __hash__(self) -> int:
+        return hash((id(self.cluster), id(self.catalog)))
+
+
 def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[TeamPool]:
     """Return the team's pools, as the plan will have them."""
-    teams = require(cluster.kubernetes).teams
-    offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
-    promised = quota_shares.promised(offers, [amounts(team.quota) for team in teams])
-    for team, mine in zip(teams, promised, strict=True):
-        if team.name == name:
-            limits = amounts(team.borrowing_limit or {}) if team.may_borrow else None
-            borrow = quota_shares.borrowed(offers, mine, limits)
-            return [
-                _place(offer, {r: own + borrow[offer.name][r] for r, own in mine[offer.name].items()})
-                for offer in quota_shares.in_order(offers)
-                if quota_shares.has(offer, team.quota, mine[offer.name], may_borrow=team.may_borrow)
-            ]
-    raise AbsentError
+    team, divided = team_of(name, cluster), _division(_Inputs(cluster, catalog))
+    mine, limits = divided.by_team[name], amounts(team.borrowing_limit or {}) if team.may_borrow else None
+    borrow = quota_shares.borrowed(divided.offers, mine, limits)
+    return [
+        _place(offer, {r: own + borrow[offer.name][r] for r, own in mine[offer.name].items()})
+        for offer in quota_shares.in_order(divided.offers)
+        if quota_shares.has(offer, team.quota, mine[offer.name], may_borrow=team.may_borrow)
+    ]
 
 
 def unpromised(cluster: ClusterSpec, catalog: Catalog) -> list[str]:
     """Return the pools of which a part is in no quota: the cohort lends it."""
-    offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
-    taken = quota_shares.promised(offers, [amounts(team.quota) for team in require(cluster.kubernetes).teams])
+    divided = _division(_Inputs(cluster, catalog))
     return [
         offer.name
-        for offer in offers
-        if any(sum(mine[offer.name][r] for mine in taken) < all_ for r, all_ in offer.offers().items())
+        for offer in divided.offers
+        if any(
+            sum(mine[offer.name][r] for mine in divided.by_team.values()) < all_
+            for r, all_ in offer.offers().items()
+        )
     ]
+
+
+@lru_cache(maxsize=1)
+def _division(of: _Inputs) -> _Division:
+    """Divide the pools once for all rules: each rule asks again for each team and workload."""
+    teams = require(of.cluster.kubernetes).teams
+    offers = tuple(
+        offer for pool in of_kubernetes(of.cluster) for offer in _offers(pool, of.cluster, of.catalog)
+    )
+    promised = quota_shares.promised(offers, [amounts(team.quota) for team in teams])
+    return _Division(offers, {team.name: mine for team, mine in zip(teams, promised, strict=True)})
 
 
 def pools_of(team: str, cluster: ClusterSpec, catalog: Catalog, wanted: Mapping[str, int]) -> list[Pool]:
