@@ -22,7 +22,7 @@ from gpucluster.checks.check import (
 )
 from gpucluster.checks.slurmctld import parsed
 from gpucluster.plan.model import Accounting
-from gpucluster.plan.model.accounting import ROOT
+from gpucluster.plan.model.values import ROOT_ACCOUNT
 from gpucluster.slurm import client, parse
 from gpucluster.slurm.accounts import read
 from gpucluster.slurm.accounts.diff import Change, difference
@@ -158,7 +158,11 @@ def evaluate_tree(found: Found, want: Tree) -> CheckResult:
     users = sum(len(one.users) for one in accounts)
     expected = f"{len(accounts)} accounts with {users} users, shares and limits as in the plan"
     planned = {one.name for one in accounts}
-    others = [row for row in found.others if row.kind != "qos" and row.name.split("/")[0] in {*planned, ROOT}]
+    others = [
+        row
+        for row in found.others
+        if row.kind != "qos" and row.name.split("/")[0] in {*planned, ROOT_ACCOUNT}
+    ]
     wished = _wished(found, want)
     by_hand = [
         *map(accounting_by_hand.limit(want.cluster), others),

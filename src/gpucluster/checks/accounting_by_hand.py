@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from gpucluster.plan.model.accounting import ROOT
+from gpucluster.plan.model.values import ROOT_ACCOUNT
 from gpucluster.slurm.accounts.diff import difference
 from gpucluster.slurm.accounts.records import Member, OtherLimit, Records, is_ours, other_cluster
 from gpucluster.text import Form, short
@@ -83,7 +83,7 @@ def privileges(wished: Records, found: Records, cluster: str) -> Iterator[ByHand
 def made_by_hand(wished: Records, found: Records, cluster: str) -> Iterator[ByHand]:
     """Accounts, users and administrators that are not in the plan. Closed ones take no job."""
     for name, account in found.accounts.items():
-        if name not in wished.accounts and name != ROOT and not account.closed:
+        if name not in wished.accounts and name != ROOT_ACCOUNT and not account.closed:
             yield ByHand(
                 words=f"account {short(name, 60)}", command=_modify("account", [name], cluster, _CLOSED)
             )
@@ -94,7 +94,7 @@ def made_by_hand(wished: Records, found: Records, cluster: str) -> Iterator[ByHa
     for one in found.in_partitions:
         if one.account in wished.accounts and not one.closed:
             yield _place(one, cluster)
-    for user in sorted(found.admins.keys() - {ROOT} - {user for _, user in wished.members}):
+    for user in sorted(found.admins.keys() - {ROOT_ACCOUNT} - {user for _, user in wished.members}):
         words = f"AdminLevel {found.admins[user]} of user {short(user, 40)}"
         yield ByHand(words=words, command=_without_level(user))
 

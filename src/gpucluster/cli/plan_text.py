@@ -29,7 +29,8 @@ from gpucluster.plan.model import (
     Source,
     Tree,
 )
-from gpucluster.plan.model.kubernetes import ExistingControlPlane, Kubernetes, NodePool, Share, Team
+from gpucluster.plan.model.capacity import Share
+from gpucluster.plan.model.kubernetes import ExistingControlPlane, Kubernetes, NodePool, Team
 from gpucluster.plan.model.values import quantity
 from gpucluster.slurm.hostlist import fold
 from gpucluster.text import format_duration, format_money, format_rate

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import HOURS_A_MONTH, Market
 
 _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})

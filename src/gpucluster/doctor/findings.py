@@ -20,7 +20,7 @@ from gpucluster.doctor.facts import (
     Unknown,
 )
 from gpucluster.plan.model import AwsPlan, Image, ImageByName, SiteNetwork
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import Market
 
 # No read-only call can check these; they are printed with every report.

@@ -7,7 +7,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.catalog.quotas import Quota, quota_of
 from gpucluster.doctor.facts import ReservationFact
 from gpucluster.plan.model import AwsPlan, AwsPool, Image, ImageById, InterfaceKind
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import Market
 
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"

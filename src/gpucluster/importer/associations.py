@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
-from gpucluster.plan.model.accounting import NORMAL, ROOT
+from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account
 from gpucluster.spec.fields import parse_name
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
@@ -59,7 +59,7 @@ class Associations:
 
 def read_associations(site: Site, file: str, text: str) -> Associations:
     """Return what a spec can have of the file."""
-    found, parent = Associations(), ROOT
+    found, parent = Associations(), ROOT_ACCOUNT
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -77,7 +77,7 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
             parent = name
         elif kind == "Account":
             _account(site, found, _Account(name, parent, place), options)
-        elif name != ROOT:
+        elif name != ROOT_ACCOUNT:
             _user(site, found, _Account(name, parent, place), options)
     return found
 
@@ -89,7 +89,7 @@ def fields_of(
     numbers, made = _uids(found.users, uids)
     names = dict.fromkeys(name for one in found.accounts.values() for name in one.qos)
     names |= dict.fromkeys(found.defined)
-    others = [name for name in names if name != NORMAL or found.defined.get(NORMAL, _Qos()) != _Qos()]
+    others = [name for name in names if name != NORMAL_QOS or found.defined.get(NORMAL_QOS, _Qos()) != _Qos()]
     unknown = [name for name in others if name not in found.defined]
     parts: dict[str, Value] = {
         "users": [{"name": user, "uid": numbers[user]} for user in found.users],
@@ -143,7 +143,7 @@ def _qos_value(name: str, one: _Qos, known: list[str]) -> dict[str, Value]:
     made: dict[str, Value] = {"name": name}
     if one.priority:
         made["priority"] = one.priority
-    if preempts := [other for other in one.preempts if other in (*known, NORMAL)]:
+    if preempts := [other for other in one.preempts if other in (*known, NORMAL_QOS)]:
         made["preempts"] = preempts
     if one.limits:
         made["limits"] = one.limits
@@ -151,9 +151,9 @@ def _qos_value(name: str, one: _Qos, known: list[str]) -> dict[str, Value]:
 
 
 def _account(site: Site, found: Associations, one: _Account, options: Mapping[str, str]) -> None:
-    if one.name == ROOT:
+    if one.name == ROOT_ACCOUNT:
         return
-    if one.parent != ROOT and one.parent not in found.accounts:
+    if one.parent != ROOT_ACCOUNT and one.parent not in found.accounts:
         site.complain(one.place, f"the account {one.name} is not imported: {one.parent} above it is not")
         return
     if not _is(parse_account, one.name):
@@ -173,7 +173,7 @@ def _account(site: Site, found: Associations, one: _Account, options: Mapping[st
 
 
 def _inherited(found: Associations, one: _Account) -> tuple[str, ...]:
-    return found.qos if one.parent == ROOT else found.accounts[one.parent].qos
+    return found.qos if one.parent == ROOT_ACCOUNT else found.accounts[one.parent].qos
 
 
 def _user(site: Site, found: Associations, who: _Account, options: Mapping[str, str]) -> None:
@@ -215,11 +215,11 @@ def _in_order(site: Site, found: Associations) -> list[_Account]:
 
 def _value(one: _Account) -> dict[str, Value]:
     made: dict[str, Value] = {"name": one.name}
-    if one.parent != ROOT:
+    if one.parent != ROOT_ACCOUNT:
         made["parent"] = one.parent
     if one.share != 1:
         made["share"] = one.share
-    if one.qos and one.qos != (NORMAL,):
+    if one.qos and one.qos != (NORMAL_QOS,):
         made["qos"] = list(one.qos)
     if one.users:
         made["users"] = list(one.users)

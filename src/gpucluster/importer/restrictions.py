@@ -10,7 +10,7 @@ from gpucluster.importer import keys
 from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.to_spec import Made
 from gpucluster.importer.write_yaml import Value
-from gpucluster.plan.model.accounting import NORMAL
+from gpucluster.plan.model.values import NORMAL_QOS
 from gpucluster.text import format_duration
 
 _LISTS = {"allowaccounts": ("accounts", "accounts"), "allowqos": ("allow_qos", "qos"), "qos": ("qos", "qos")}
@@ -23,7 +23,7 @@ def with_restrictions(made: Made, site: Site) -> None:
     """Add the fields to the partitions and to `slurm`. The spec has its accounts and QOS already."""
     known = {part: _names(made.spec.get(part)) for part in ("accounts", "qos")}
     if made.spec.get("accounts"):  # the database has always this QOS
-        known["qos"] |= {NORMAL}
+        known["qos"] |= {NORMAL_QOS}
     old = {new: name for name, new in made.partitions.items()}
     partitions = made.spec["partitions"]
     if isinstance(partitions, list):

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from gpucluster.plan.model.kubernetes import Launch
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Launch, Source
 from gpucluster.plan.model.values import Market
 
 # Karpenter's own order inside one NodePool: reserved capacity, then spot, then on-demand (karpenter.sh, "NodePools")

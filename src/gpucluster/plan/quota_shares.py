@@ -11,10 +11,13 @@ topology, or none has.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gpucluster.plan.model.kubernetes import NodePool, Share
+from gpucluster.plan.model.capacity import Share
 from gpucluster.plan.model.values import CPU, GPU, HUGE_PAGES, weight
+
+if TYPE_CHECKING:
+    from gpucluster.plan.model.kubernetes import NodePool
 
 Amounts = dict[str, int]
 ZONE = "zone"  # the level that a pool in one zone has without a topology
@@ -51,7 +54,7 @@ def promised(pools: Sequence[Offer], quotas: Sequence[Mapping[str, int]]) -> lis
 
 
 def shares(
-    pools: Sequence[NodePool],
+    pools: "Sequence[NodePool]",
     quota: Mapping[str, int],
     mine: Mapping[str, Amounts],
     limits: Mapping[str, int] | None,
@@ -96,7 +99,7 @@ def has(pool: Offer, quota: Mapping[str, int], mine: Mapping[str, int], *, may_b
     return any(mine.values()) or (may_borrow and bool(set(pool.shared_by) & set(quota)))
 
 
-def spare(pools: Sequence[NodePool], taken: Sequence[Mapping[str, Amounts]]) -> tuple[Share, ...]:
+def spare(pools: "Sequence[NodePool]", taken: Sequence[Mapping[str, Amounts]]) -> tuple[Share, ...]:
     """The amounts that no team has."""
     return tuple(
         Share(
@@ -110,7 +113,7 @@ def spare(pools: Sequence[NodePool], taken: Sequence[Mapping[str, Amounts]]) -> 
     )
 
 
-def of_node(pool: NodePool, wanted: Mapping[str, int]) -> Amounts:
+def of_node(pool: "NodePool", wanted: Mapping[str, int]) -> Amounts:
     """The amounts that go with `wanted` (GPUs, slices or CPUs) of one node: the same part of all other resources."""
     return _in_proportion(pool.allocatable, _part(pool, wanted, pool.allocatable), wanted)
 

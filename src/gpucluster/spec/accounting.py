@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from gpucluster.plan.model.accounting import NORMAL, ROOT
+from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.aws_fields import SecretArn, word_of
 from gpucluster.spec.fields import (
     DURATION_SCHEMA,
@@ -47,7 +47,7 @@ _account_form = matching(
 
 def parse_account(value: object) -> str:
     """Parse the name of an account: Slurm's own top account has the name `root`."""
-    if value == ROOT:
+    if value == ROOT_ACCOUNT:
         raise refuse(
             "reserved-name", "'root' is Slurm's own account at the top of the tree; take another name"
         )
@@ -82,7 +82,7 @@ PreemptMode = Annotated[
 AccountName = Annotated[
     str,
     BeforeValidator(parse_account),
-    WithJsonSchema({"type": "string", "pattern": f"^{_ACCOUNT.pattern}$", "not": {"const": ROOT}}),
+    WithJsonSchema({"type": "string", "pattern": f"^{_ACCOUNT.pattern}$", "not": {"const": ROOT_ACCOUNT}}),
 ]
 Exempt = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), WithJsonSchema(DURATION_SCHEMA)]
 Keep = Annotated[int, BeforeValidator(duration(30 * 86400, 3650 * 86400)), WithJsonSchema(DURATION_SCHEMA)]
@@ -202,4 +202,4 @@ def qos_of(account: Account, accounts: Iterable[Account]) -> tuple[str, ...]:
     while not at.qos and at.parent in by_name and at.name not in seen:
         seen.add(at.name)
         at = by_name[at.parent]
-    return at.qos or (NORMAL,)
+    return at.qos or (NORMAL_QOS,)

@@ -1,6 +1,6 @@
 """The orchestrator and the sources of each pool."""
 
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Source
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 

@@ -16,7 +16,7 @@ from support.kube_specs import kube_specs
 from gpucluster import catalog
 from gpucluster.k8s.lint import check, facts
 from gpucluster.k8s.lint.read import read
-from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import Market
 from gpucluster.plan.node_pools import launches, parts, unused
 from gpucluster.plan.resolve import resolve

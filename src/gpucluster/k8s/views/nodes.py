@@ -7,7 +7,8 @@ from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
-from gpucluster.plan.model.kubernetes import Launch, NodePool
+from gpucluster.plan.model.capacity import Launch
+from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import CPU, Distribution, Market, quantity
 
 _CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks are reserved capacity, too

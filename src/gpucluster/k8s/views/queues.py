@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, team_labels, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.model.kubernetes import Share
+from gpucluster.plan.model.capacity import Share
 from gpucluster.plan.model.values import GANG, SERVICE, TopologyLevel, quantity
 
 

@@ -7,8 +7,9 @@ from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.defaults import Default, Note
 from gpucluster.plan.explain import eks
+from gpucluster.plan.model.capacity import Share
 from gpucluster.plan.model.eks import EksControlPlane
-from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team, Trainer
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Team, Trainer
 from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-ROOT = "root"  # Slurm's account at the top of the tree
-NORMAL = "normal"  # the QOS that slurmdbd makes, and the default of every account
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDatabase:
@@ -56,7 +53,7 @@ class Account:
     """An account of the tree. Parents stand before their children."""
 
     name: str
-    parent: str  # ROOT: at the top
+    parent: str  # ROOT_ACCOUNT: at the top
     share: int
     qos: tuple[str, ...]  # the first one is the default
     users: tuple[str, ...] = ()

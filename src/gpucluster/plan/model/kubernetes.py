@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from gpucluster.plan.model.capacity import Launch, Share, Source
 from gpucluster.plan.model.eks import EksControlPlane, Taint
-from gpucluster.plan.model.pools import Interface, Source
-from gpucluster.plan.model.values import KNOWN_TO_KARPENTER, Distribution, Market, TopologyLevel
+from gpucluster.plan.model.pools import Interface
+from gpucluster.plan.model.values import KNOWN_TO_KARPENTER, Distribution, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +25,6 @@ class PodSecurity(StrEnum):
 
     BASELINE = "baseline"
     PRIVILEGED = "privileged"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Nodes that Karpenter may launch by one NodePool. Karpenter counts each NodePool alone, so `nodes` is its own limit."""
-
-    positions: tuple[int, ...]  # of its sources, in the order in which Karpenter tries them
-    markets: tuple[Market, ...]
-    machines: tuple[str, ...]
-    zones: tuple[str, ...]
-    nodes: int
-    reservations: tuple[str, ...] = ()  # ids, `cr-...`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +74,6 @@ class NodePool:
     def offers(self) -> dict[str, int]:
         """The allocatable resources of all nodes together, at `max`."""
         return {resource: amount * self.max for resource, amount in self.allocatable.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A share of one pool: the guaranteed amounts, and how much more may be borrowed."""
-
-    pool: str
-    nominal: dict[str, int]
-    borrow: dict[str, int]  # all 0: borrows nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

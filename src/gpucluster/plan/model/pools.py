@@ -6,26 +6,8 @@ from enum import StrEnum
 from itertools import chain, islice
 from typing import ClassVar, Literal
 
+from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import Market
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One line of a pool's `capacity`, in the order in which it is tried."""
-
-    position: int
-    market: Market
-    machines: tuple[str, ...]  # in order of preference
-    zones: tuple[str, ...]
-    max: int | None  # limit of live instances from this source, over all zones; None = only the pool's max
-    reservation: str | None = None  # its id, `cr-...`: of a reservation or a capacity block
-    max_price: int | None = None  # the highest price of a spot instance, in micro-USD an hour
-
-    def __post_init__(self) -> None:
-        if self.market.is_reserved != (self.reservation is not None):
-            raise ValueError(f"a source of {self.market} with the reservation {self.reservation}")
-        if self.max_price is not None and self.market is not Market.SPOT:
-            raise ValueError(f"a source of {self.market}: only spot has a max_price")
 
 
 class InterfaceKind(StrEnum):

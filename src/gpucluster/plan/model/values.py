@@ -18,6 +18,8 @@ EFA = "vpc.amazonaws.com/efa"
 JOBSET, TRAINJOB = "JobSet", "TrainJob"  # kinds of a gang
 SERVICE, GANG = "service", "gang"  # priorities of workloads that name none
 IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
+ROOT_ACCOUNT = "root"  # Slurm's account at the top of the tree
+NORMAL_QOS = "normal"  # the QOS that slurmdbd makes, and the default of every account
 # computeCapacity in pkg/providers/instancetype/types.go of aws/karpenter-provider-aws (1d927085d), of the resources that the plan has
 KNOWN_TO_KARPENTER = frozenset({CPU, MEMORY, EPHEMERAL, GPU, EFA})
 

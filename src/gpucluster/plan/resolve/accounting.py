@@ -14,7 +14,7 @@ from gpucluster.plan.model import (
     Preemption,
     Qos,
 )
-from gpucluster.plan.model.accounting import ROOT
+from gpucluster.plan.model.values import ROOT_ACCOUNT
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.accounting import Account as AccountSpec
 from gpucluster.spec.accounting import Accounting as AccountingSpec
@@ -71,12 +71,12 @@ def allowed_qos(spec: ClusterSpec, allowed: tuple[str, ...]) -> tuple[str, ...]:
 
 def in_tree_order(accounts: Iterable[AccountSpec]) -> tuple[AccountSpec, ...]:
     """Return parents before their children, and siblings in the order of the spec."""
-    waiting, found, above = list(accounts), list[AccountSpec](), {ROOT}
+    waiting, found, above = list(accounts), list[AccountSpec](), {ROOT_ACCOUNT}
     while waiting:
-        ready = [one for one in waiting if (one.parent or ROOT) in above]
+        ready = [one for one in waiting if (one.parent or ROOT_ACCOUNT) in above]
         if not ready:
             raise ValueError(f"accounts without a way to the top: {', '.join(one.name for one in waiting)}")
-        waiting = [one for one in waiting if (one.parent or ROOT) not in above]
+        waiting = [one for one in waiting if (one.parent or ROOT_ACCOUNT) not in above]
         found += ready
         above.update(one.name for one in ready)
     return tuple(found)
@@ -97,7 +97,7 @@ def _database(requested: AccountingSpec, head_mib: int) -> LocalDatabase | Exter
 def _account(one: AccountSpec, accounts: tuple[AccountSpec, ...]) -> Account:
     return Account(
         name=one.name,
-        parent=one.parent or ROOT,
+        parent=one.parent or ROOT_ACCOUNT,
         share=one.share,
         qos=qos_of(one, accounts),
         users=one.users,

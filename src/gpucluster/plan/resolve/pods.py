@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from gpucluster.catalog import environment
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import quota_shares
-from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
+from gpucluster.plan.model.capacity import Share
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
 from gpucluster.plan.model.values import EFA, HUGE_PAGES, MEMORY
 from gpucluster.spec.part import require
 from gpucluster.spec.resources import in_unit

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model.accounting import ROOT
+from gpucluster.plan.model.values import ROOT_ACCOUNT
 from gpucluster.slurm.accounts.records import (
     CPU,
     GPU,
@@ -121,11 +121,11 @@ def _others_of_places(places: Sequence[Mapping[str, Any]]) -> Iterator[OtherLimi
     for one in places:
         parts = [_text(one, key) for key in ("account", "user", "partition")]
         name, kind = "/".join(part for part in parts if part), "user" if parts[1] else "account"
-        none_ours = bool(parts[2]) or name == ROOT
+        none_ours = bool(parts[2]) or name == ROOT_ACCOUNT
         limits = _tres(one, "max", "tres", "total")
         if words := _shown(limits if none_ours else _foreign(limits)):
             yield OtherLimit(kind=kind, name=name, limit="GrpTRES", value=words)
-        if name == ROOT and _closed(one):
+        if name == ROOT_ACCOUNT and _closed(one):
             yield OtherLimit(kind=kind, name=name, limit="GrpSubmitJobs", value="0")
 
 

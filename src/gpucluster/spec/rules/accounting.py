@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
-from gpucluster.plan.model.accounting import NORMAL
+from gpucluster.plan.model.values import NORMAL_QOS
 from gpucluster.spec.accounting import Limits, qos_of
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec, Pool
@@ -224,7 +224,7 @@ def _of_database(spec: ClusterSpec, at: Path) -> Iterator[Finding]:
 
 def _qos_names(spec: ClusterSpec) -> list[str]:
     """The QOS that a spec may name; slurmdbd itself makes `normal`."""
-    return list(dict.fromkeys((*(one.name for one in spec.qos), NORMAL)))
+    return list(dict.fromkeys((*(one.name for one in spec.qos), NORMAL_QOS)))
 
 
 def _each_qos(found: Iterable[str], spec: ClusterSpec, at: Path) -> Iterator[Finding]:

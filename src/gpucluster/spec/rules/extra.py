@@ -9,8 +9,6 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.extra_needs import Lines, missing
-from gpucluster.spec.rules.extra_values import of_value
 from gpucluster.spec.rules.findings import error, warning
 from gpucluster.text import quoted
 
@@ -68,7 +66,8 @@ def _checked(  # noqa: PLR0917 -- where, what, and both fields
     version = require(spec.slurm).version
     if version not in catalog.slurm_supported:
         return  # already reported
-    yield from _set(Lines(spec, catalog, kind, at), extra, version)
+    if extra:
+        yield from _set(spec, catalog, kind, at, extra, version)
     set_keys = {key.lower() for key in extra}
     for index, key in enumerate(remove):
         path = (*at, "remove", index)
@@ -79,8 +78,14 @@ def _checked(  # noqa: PLR0917 -- where, what, and both fields
             yield error(*path, id=problem[0], message=problem[1])
 
 
-def _set(lines: Lines, extra: Mapping[str, str], version: str) -> Iterator[Finding]:
-    facts = facts_of.slurm_facts(version)
+def _set(  # noqa: PLR0917 -- as above
+    spec: ClusterSpec, catalog: Catalog, kind: str, at: Path, extra: Mapping[str, str], version: str
+) -> Iterator[Finding]:
+    # The two modules take a tenth of a check, and few specs have `extra`.
+    from gpucluster.spec.rules.extra_needs import Lines, missing  # noqa: PLC0415
+    from gpucluster.spec.rules.extra_values import of_value  # noqa: PLC0415
+
+    facts, lines = facts_of.slurm_facts(version), Lines(spec, catalog, kind, at)
     seen: dict[str, str] = {}
     for key, value in extra.items():
         path = (*lines.at, "extra", key)
