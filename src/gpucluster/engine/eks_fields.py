@@ -19,9 +19,11 @@ def node_group(plan: ClusterPlan, name: str) -> str:
         return ""
     if group.pool == SYSTEM_NODES:
         return "kubernetes.system"
-    pool = part.pool(group.pool)
-    places = [one.position for one in pool.sources if _fits(group, one.reservation, one.market, one.machines)]
-    return f"pools[{pool.of}].capacity[{places[0]}].machines" if places else f"pools[{pool.of}].capacity"
+    sources = [source for pool in part.pools if pool.of == group.pool for source in pool.sources]
+    places = [one.position for one in sources if _fits(group, one.reservation, one.market, one.machines)]
+    return (
+        f"pools[{group.pool}].capacity[{places[0]}].machines" if places else f"pools[{group.pool}].capacity"
+    )
 
 
 def access_entry(plan: ClusterPlan, name: str) -> str:

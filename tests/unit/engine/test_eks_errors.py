@@ -1,6 +1,7 @@
 """Refusals of EKS name the field of the spec. The words are those of the sandbox's EKS, which quote the service."""
 
 import pytest
+from support.builders import a_kube_plan
 from support.eks_plans import ADMIN, BOTH, PERSON, everything, hybrid
 
 from gpucluster.engine.error_attribution import explainer, field_of
@@ -44,6 +45,13 @@ def test_resource_of_eks_maps_to_the_spec(plan: AwsPlan) -> None:
     kind = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
     found = field_of(plan, kind, f"{plan.name}-{word}")
     assert found == "kubernetes.teams[research].service_accounts[trainer]"
+
+
+def test_node_group_of_a_pool_with_parts_maps_to_the_spec() -> None:
+    """An elastic pool with EFA is one part for each zone: the search for its name ended without the cloud's words."""
+    plan = a_kube_plan(("    nodes: 4\n", "    nodes: {min: 2, max: 4}\n"))
+    told = explainer(plan)(GROUP, group_names(plan)["tune"], refused("ResourceLimitExceededException", "no"))
+    assert told.startswith("pools[tune].capacity[0].machines: ")
 
 
 WORDS = principal_word(PERSON)
