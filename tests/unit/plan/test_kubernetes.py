@@ -259,6 +259,14 @@ def test_each_card_has_an_efa_and_card_0_the_address() -> None:
     assert found == [(0, 0, InterfaceKind.ENA), (0, 1, efa), (1, 0, efa), (2, 0, efa), (3, 0, efa)]
 
 
+def test_card_without_efa_has_none_on_nodes_of_karpenter() -> None:
+    """Card 0 of a p6-b300 takes no EFA (T29): EC2 refused each launch of the NodeClass, which had one there and none on card 16."""
+    found = [
+        (one.card, one.device) for one in _part(_another_pool("p6-b300.48xlarge")).pool("more").interfaces
+    ]
+    assert found == [(0, 0), *((card, 0) for card in range(1, 17))]
+
+
 def _another_pool(*machines: str) -> Change:
     more = f"  - {{name: more, nodes: 2, capacity: [{{from: spot, machines: [{', '.join(machines)}]}}]}}\n"
     return ("  - name: serve\n", f"{more}  - name: serve\n")

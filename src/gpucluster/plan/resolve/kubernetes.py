@@ -7,7 +7,7 @@ from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import allocatable, gpus_of, has_topology, levels
-from gpucluster.plan.model import Interface, InterfaceKind, Source
+from gpucluster.plan.model import Interface, Source
 from gpucluster.plan.model.kubernetes import (
     ExistingControlPlane,
     Kubernetes,
@@ -23,6 +23,7 @@ from gpucluster.plan.model.kubernetes import (
 from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
 from gpucluster.plan.node_pools import Part, parts
 from gpucluster.plan.resolve import eks
+from gpucluster.plan.resolve.aws import interfaces_of
 from gpucluster.plan.resolve.gpu_prices import gpu_prices
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.plan.resolve.trainer import trainer
@@ -182,15 +183,9 @@ def _labels(cluster: str, pool: str, mig: dict[str, int]) -> dict[str, str]:
 
 
 def _interfaces(machines: Sequence[Machine]) -> tuple[Interface, ...]:
-    """An EFA on each card, with the only address on card 0. Empty if the pool's machines differ in cards.
-
-    Karpenter then creates all interfaces of the machine, each with an address.
-    """
-    if len({(machine.network_cards, machine.efa) for machine in machines}) > 1:
-        return ()
-    cards = range(machines[0].efa)
-    efa = (Interface(card=card, device=0 if card else 1, kind=InterfaceKind.EFA_ONLY) for card in cards)
-    return (Interface(card=0, device=0, kind=InterfaceKind.ENA), *efa)
+    """The interfaces of the pool's machines. Empty if they differ: Karpenter then creates all of the machine, each with an address."""
+    found = {interfaces_of(machine) for machine in machines}
+    return found.pop() if len(found) == 1 else ()
 
 
 def _team(
