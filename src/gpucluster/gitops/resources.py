@@ -199,7 +199,8 @@ def _difference(old: Resource, new: Resource) -> Difference:
     """Compare by the facts of the type. Without facts, every property counts as replacing."""
     facts = aws_properties().get(new.type)
     if facts is not None:
-        found, ignored = difference(facts, old.properties, new.properties), frozenset(new.ignore_changes)
+        found = difference(facts, old.properties, _with_ignored(old, new))
+        ignored = frozenset(new.ignore_changes)
         turned = tuple(_turned(old, new))
         changed = tuple(sorted({*found.changed, *turned} - ignored))
         fixed = {name for name in turned if is_fixed(facts, name)}
@@ -210,6 +211,17 @@ def _difference(old: Resource, new: Resource) -> Difference:
     if is_provider(new):
         return Difference(changed, tuple(n for n in changed if n == "region"))
     return Difference(changed, changed)
+
+
+def _with_ignored(old: Resource, new: Resource) -> Mapping[str, Any]:
+    """Return the new properties with the old parts that the program ignores, such as `vpcConfig.subnetIds`."""
+    found = dict(new.properties)
+    for path in new.ignore_changes:
+        name, _, part = path.partition(".")
+        was, now = old.properties.get(name), found.get(name)
+        if part and isinstance(was, Mapping) and isinstance(now, Mapping) and part in was:
+            found[name] = {**now, part: was[part]}
+    return found
 
 
 def _turned(old: Resource, new: Resource) -> Iterator[str]:

@@ -113,6 +113,28 @@ def test_new_image_reaches_always_on_nodes_of_eks(changes: tuple[tuple[str, str]
     assert tune.message == f"{words}: EKS evicts their pods"
 
 
+def _zones(*zones: str) -> tuple[tuple[str, str], ...]:
+    return (("zones: [us-west-2a]", f"zones: [{', '.join(zones)}]"),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gone"),
+    [
+        (("us-west-2a",), ("us-west-2a", "us-west-2b"), ""),
+        (("us-west-2a",), ("us-west-2a", "us-west-2c"), "us-west-2b"),
+        (("us-west-2a", "us-west-2b"), ("us-west-2a", "us-west-2b", "us-west-2c"), ""),
+        (("us-west-2a", "us-west-2c"), ("us-west-2a",), "us-west-2c"),
+        (("us-west-2a", "us-west-2b"), ("us-west-2a",), ""),
+    ],
+)
+def test_control_plane_of_eks_keeps_its_zones(old: tuple[str, ...], new: tuple[str, ...], gone: str) -> None:
+    """A network of one zone has a second one for the control plane alone, us-west-2b. The edit was `live`, and `pulumi up` failed."""
+    found = consequences(a_kube_plan(*_zones(*old)), a_kube_plan(*_zones(*new)), ())
+    mine = [one for one in found if one.path == "aws.network.zones"]
+    assert [one.update for one in mine] == [UpdateClass.REPLACE] * bool(gone)
+    assert all(f"cannot delete the subnet in {gone}: " in one.message for one in mine)
+
+
 def test_renamed_cluster_has_no_consequences_but_its_loss() -> None:
     assert consequences(a_plan(), a_plan(("name: burst", "name: rush"), (TWO, "[us-east-2b]")), ()) == ()
 

@@ -184,6 +184,20 @@ def test_ignored_property_is_no_change() -> None:
     assert compare(_planned(old), _planned(replace(new, ignore_changes=("enableDnsSupport",)))) == ()
 
 
+def test_ignored_part_of_a_property_is_no_change() -> None:
+    ignored = ("vpcConfig.subnetIds",)
+
+    def cluster(subnets: list[str], public: bool) -> Resource:
+        inside = {"subnetIds": subnets, "endpointPublicAccess": public}
+        made = _resource("aws:eks/cluster:Cluster", "c", vpcConfig=inside)
+        return replace(made, ignore_changes=ignored)
+
+    old = cluster(["a", "b"], False)
+    assert compare(_planned(old), _planned(cluster(["a", "b", "c"], False))) == ()
+    found = _only(old, cluster(["a", "b", "c"], True))
+    assert [one.name for one in found.properties] == ["vpcConfig"]
+
+
 def test_components_and_read_resources_are_ignored() -> None:
     component = replace(_resource("gpucluster:aws:Head", "h", a=1), custom=False)
     external = replace(_resource(VPC, "v", cidrBlock="a"), external=True)

@@ -14,6 +14,10 @@ from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.names import log_group
 from gpucluster.plan.security_rules import CONTROL_PLANE
 
+# EKS keeps a control plane in exactly the zones of its creation (docs/facts/eks.md). Nodes need no subnet of their zone in it,
+# so a zone that is added later has none.
+SUBNETS = "vpcConfig.subnetIds"
+
 
 class Cluster(pulumi.ComponentResource):
     """A cluster with the plan's name. People come in by access entries alone, never by a ConfigMap."""
@@ -74,7 +78,7 @@ class Cluster(pulumi.ComponentResource):
                 endpoint_public_access=bool(plane.public_from),
                 public_access_cidrs=list(plane.public_from) or None,  # None: the class leaves the key out
             ),
-            opts=ResourceOptions(parent=self, depends_on=[logs, *role.ready]),
+            opts=ResourceOptions(parent=self, depends_on=[logs, *role.ready], ignore_changes=[SUBNETS]),
         )
         self.name, self.arn = made.name, made.arn
         self.register_outputs({"cluster": self.arn})

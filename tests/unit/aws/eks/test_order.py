@@ -34,6 +34,11 @@ def test_nodes_need_the_rules_of_their_groups_until_they_are_drained(planned: Pl
         assert needed <= names_of(group.dependencies), group.name
 
 
+def test_zone_that_is_added_later_is_no_update_of_the_control_plane(planned: Planned) -> None:
+    """EKS refuses subnets of another zone than those of the cluster's creation, so `pulumi up` failed after each added zone."""
+    assert one(planned, "Cluster kube").ignore_changes == ("vpcConfig.subnetIds",)
+
+
 def test_group_of_a_capacity_block_is_replaced_instead_of_updated() -> None:
     """EKS updates it only while it has no nodes."""
     planned = planner.run("gpucluster.aws.program:declare", eks_plans.prepaid())

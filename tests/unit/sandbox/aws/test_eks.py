@@ -250,6 +250,23 @@ def test_one_call_changes_one_thing(eks: Eks) -> None:
     assert rows[0] == {"types": ["audit"], "enabled": True}
 
 
+def test_subnets_of_a_control_plane_are_in_the_zones_of_its_creation(eks: Eks) -> None:
+    """No zone more and none less. Regression: fewer were taken."""
+    ec2, first = eks.cloud.client("ec2"), [*eks.network.subnets.values()]
+
+    def subnet(zone: str, cidr: str) -> str:
+        made = ec2.create_subnet(VpcId=eks.network.vpc, CidrBlock=cidr, AvailabilityZone=zone)
+        return made["Subnet"]["SubnetId"]
+
+    third, last = subnet("us-east-1c", "10.42.224.0/24"), subnet("us-east-1d", "10.42.225.0/24")
+    eks.up(**_vpc(subnetIds=[*first, third])(eks))
+    for others in ([*first, third, last], first):
+        error = error_of(eks.api.update_cluster_config, name=eks.name, resourcesVpcConfig={"subnetIds": others})  # fmt: skip
+        assert "Provided subnets belong to the AZs" in str(error)
+    another = subnet("us-east-1c", "10.42.226.0/24")
+    eks.api.update_cluster_config(name=eks.name, resourcesVpcConfig={"subnetIds": [*first, another]})
+
+
 def test_key_of_the_secrets_is_added_once(eks: Eks) -> None:
     eks.up()
     key = eks.cloud.client("kms").create_key()["KeyMetadata"]["Arn"]

@@ -221,8 +221,11 @@ class _Clusters:
         }
         _check_endpoint(vpc)
         subnets = self._subnets(vpc["subnetIds"])
-        if {one.vpc for one in subnets} != {found.vpc} or not {one.zone for one in subnets} <= {*found.zones}:
-            raise invalid("Provided subnets must belong to the set of AZs and to the VPC of the cluster")
+        if {one.vpc for one in subnets} != {found.vpc}:
+            raise invalid("Provided subnets must belong to the VPC of the cluster")
+        zones = sorted({one.zone for one in subnets})
+        if zones != sorted(found.zones):
+            raise invalid(f"Provided subnets belong to the AZs '{','.join(zones)}'. But they should belong to the AZs '{','.join(found.zones)}' of the cluster's creation")  # fmt: skip
         self._check_groups(vpc["securityGroupIds"], found.vpc)
         return {**options, "resourcesVpcConfig": vpc}
 
