@@ -271,6 +271,44 @@ def test_cluster_has_the_node_groups_of_the_quota_of_eks() -> None:
     assert _warnings(*_of_cpus(29))[0].startswith("s.yaml:44:11: ")
 
 
+ON_DEMAND = "    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]\n"
+SAME_GROUP = "its always-on nodes and those of capacity[0] are on-demand p4de.24xlarge in us-west-2a, which is one node group of EKS: join the sources, or write another zone first"
+
+
+def _sources(*zones: str, most: int) -> Change:
+    rows = [f"{{from: on-demand, machines: [p4de.24xlarge], zones: [{one}]" for one in zones]
+    return (ON_DEMAND, f"    capacity: [{rows[0]}, max: {most}}}, {rows[1]}}}]\n")
+
+
+@pytest.mark.parametrize(
+    ("zones", "most", "said"),
+    [
+        (("us-west-2a", "us-west-2b, us-west-2a"), 2, [SAME_GROUP]),
+        (("us-west-2a", "us-west-2b"), 2, []),
+        (("us-west-2a", "us-west-2b, us-west-2a"), 4, []),
+    ],
+)
+def test_two_sources_are_two_node_groups(zones: tuple[str, ...], most: int, said: list[str]) -> None:
+    """Both had one name, so the program ended with a duplicate resource. The third has all nodes of its first source."""
+    text = changed(
+        KUBE, ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]"), _sources(*zones, most=most)
+    )
+    found = [one for one in inspect_text(text, "s.yaml", catalog.load()).problems if one.id == "repeated"]
+    assert [one.message for one in found] == said
+    assert all("pools[tune].capacity[1]" in str(one) for one in found)
+
+
+def test_pool_has_not_the_name_of_the_nodes_of_add_ons() -> None:
+    """Its nodes counted as theirs: the add-ons waited for GPUs, and the estimate had its costs under the add-ons."""
+    text = changed(KUBE, ("  - name: tune\n", "  - name: system\n"))
+    found = [
+        one for one in inspect_text(text, "s.yaml", catalog.load()).problems if one.id == "reserved-name"
+    ]
+    assert [one.message for one in found] == [
+        "'system' is the name of the nodes of add-ons and controllers; choose another name"
+    ]
+
+
 def test_cohort_takes_64_pools() -> None:
     """63 and `serve`. No node of `tune` is without a quota."""
     assert inspect_text(changed(KUBE, *_of_cpus(63)), "s.yaml", catalog.load()).errors == ()

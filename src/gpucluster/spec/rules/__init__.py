@@ -110,6 +110,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     eks.nat,
     eks.karpenter,
     eks.node_groups,
+    eks.group_names,
     eks.kms_key,
     kubernetes.monitoring,
     kubernetes.team_names,

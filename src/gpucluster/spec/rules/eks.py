@@ -4,7 +4,9 @@ import ipaddress
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog, eks_addon_versions, kubernetes_charts
+from gpucluster.plan import names
 from gpucluster.plan.eks import is_private
+from gpucluster.plan.model import Source
 from gpucluster.spec.addons import addons_of
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs, on_eks
@@ -103,7 +105,7 @@ def node_groups(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         return
     groups = 1  # of the system
     for index, pool in enumerate(spec.pools):
-        for nodes in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
+        for _, nodes in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
             groups += 1
             if nodes > GROUP_NODES:
                 message = f"a node group of {nodes} nodes: EKS's quota is {GROUP_NODES} in one group. Ask AWS for more, or divide the pool"
@@ -113,14 +115,41 @@ def node_groups(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
                 yield warning("pools", index, "name", id="eks-quota", message=message)
 
 
-def _groups(spec: ClusterSpec, pool: Pool) -> Iterator[int]:
-    """Yield the nodes of each node group of a pool, as the plan will have them."""
+def group_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse node groups of one name: two resources of Pulumi cannot have it, and EKS neither."""
+    if not on_eks(require(spec.kubernetes)):
+        return
+    region = require(spec.aws).region
+    for index, pool in enumerate(spec.pools):
+        if run_by(spec, pool) is not Runs.KUBERNETES:
+            continue
+        if or_none(lambda pool=pool: pool.name) == names.SYSTEM_NODES:
+            message = f"'{names.SYSTEM_NODES}' is the name of the nodes of add-ons and controllers; choose another name"
+            yield error("pools", index, "name", id="reserved-name", message=message)
+        made = dict[str, int]()
+        for source, _ in _groups(spec, pool):
+            zone, kind = _zone(spec, pool, source), source.reservation or source.market.value
+            key = names.node_group(pool.name, kind, source.machines[0], region, zone)
+            if key in made:
+                message = f"its always-on nodes and those of capacity[{made[key]}] are {source.market.value} {source.machines[0]} in {zone}, which is one node group of EKS: join the sources, or write another zone first"
+                yield error("pools", index, "capacity", source.position, id="repeated", message=message)
+            made.setdefault(key, source.position)
+
+
+def _zone(spec: ClusterSpec, pool: Pool, source: Source) -> str:
+    """Return the zone of the source's always-on nodes, as the plan will have it."""
+    first = sources_of(pool, require(spec.aws).network.places)[0].zones[0]
+    return first if first in source.zones else source.zones[0]
+
+
+def _groups(spec: ClusterSpec, pool: Pool) -> Iterator[tuple[Source, int]]:
+    """Yield the source and the nodes of each node group of a pool, as the plan will have them."""
     left = require(pool.nodes).min
     for source in sources_of(pool, require(spec.aws).network.places):
         nodes = left if source.max is None else min(left, source.max)
         left -= nodes
         if nodes:
-            yield nodes
+            yield source, nodes
 
 
 def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
