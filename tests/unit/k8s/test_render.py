@@ -413,6 +413,19 @@ def test_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
     assert {c["interfaceType"] for c in cards[1:]} == {"efa-only"}
 
 
+def test_karpenter_has_one_pod_where_one_node_takes_it() -> None:
+    """Its chart keeps its two pods on two nodes. One waited for ever, and `validate` reported it."""
+
+    def replicas(*changes: tuple[str, str]) -> object:
+        return _yaml(files(*changes)["helm/karpenter.yaml"]).get("replicas")
+
+    one = ("control_plane: eks", "control_plane: eks\n  system: {nodes: 1}")
+    more = "pools:\n  - {name: c, nodes: 1, capacity: [{from: on-demand, machines: [m7i.2xlarge]}]}\n"
+    assert replicas(one) == 1
+    assert replicas(one, ("pools:\n", more)) is None
+    assert replicas() is None
+
+
 def test_karpenter_gets_mig_capacity() -> None:
     overlay = _objects()["NodeOverlay/kube-serve"]["spec"]
     assert overlay["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}

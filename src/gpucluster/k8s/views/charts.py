@@ -68,6 +68,7 @@ class Trainer:
 class Karpenter:
     """templates/k8s/values-karpenter.yaml.j2"""
 
+    replicas: str
     cluster: str
     queue: str
     overlay: str
@@ -133,6 +134,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
     yield (
         "karpenter",
         Karpenter(
+            replicas=scalar(1 if _has_one_node(site) else None),
             cluster=scalar(_eks_name(site)),
             queue=scalar(names.interruption_queue(site.plan.name) if spot or ours else None),
             overlay=scalar(any(pool.unknown_to_karpenter for pool in elastic)),
@@ -144,6 +146,14 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
 def _eks_name(site: Site) -> str | None:
     plane = site.kubernetes.control_plane
     return plane.eks_name if isinstance(plane, ExistingControlPlane) else site.plan.name
+
+
+def _has_one_node(site: Site) -> bool:
+    """Return whether one node takes Karpenter's pods: its chart keeps its two on two nodes that it did not launch itself."""
+    plane = site.kubernetes.control_plane
+    if isinstance(plane, ExistingControlPlane):
+        return False
+    return sum(group.nodes for group in plane.groups if not group.taints) == 1
 
 
 def trainers(site: Site) -> Iterator[tuple[str, Trainer]]:
