@@ -260,6 +260,18 @@ _EKS: tuple[Cause, ...] = (
         re.compile(r"two different AZs|vailability [Zz]one"),
     ),
     Cause(
+        re.compile(r"ResourceAlreadyExistsException"),
+        "a control plane of this name has written logs after its log group was deleted",
+        "aws logs delete-log-group --log-group-name with the name of the message, which deletes those logs; then the same command again",
+        text=re.compile(r"log group already exists"),
+    ),
+    Cause(
+        re.compile(r"EntityAlreadyExists"),
+        "the account has this role already, and IAM's names hold for all Regions: a cluster of the same name in another Region, or one that was deleted in part",
+        "another name of the cluster in the spec; or, if no cluster has the role, delete it, then the same command again",
+        text=re.compile(r"-kubernetes-node already exists"),
+    ),
+    Cause(
         re.compile(r"InsufficientInstanceCapacity"),
         "the cloud has none left now, and EKS keeps the node group as failed",
         "another machine or zone in {field}; or later `pulumi up --replace URN`, with the URN of the node group",

@@ -66,6 +66,8 @@ SAID = [
     (ENTRY, f"kube-{WORDS}", refused("InvalidParameterException", "The specified principalArn is invalid: invalid principal."), "kubernetes.teams[].members: the account has no such role", "take it out of kubernetes.teams[].members"),
     (ENTRY, f"kube-{WORDS}", refused("ResourceInUseException", "The specified access entry resource is already in use on this cluster."), "kubernetes.teams[].members: the cluster admits this principal already", "delete-access-entry"),
     (POLICY, f"kube-{principal_word(ADMIN)}", refused("ResourceNotFoundException", "The specified principalArn could not be found."), "kubernetes.admins: the access entry was deleted by hand", "pulumi refresh"),
+    ("aws:cloudwatch/logGroup:LogGroup", "kube-control-plane", "operation error CloudWatch Logs: CreateLogGroup, https response error StatusCode: 400, ResourceAlreadyExistsException: The specified log group already exists", "a control plane of this name has written logs after its log group was deleted", "aws logs delete-log-group"),
+    ("aws:iam/role:Role", "kube-karpenter-node", "operation error IAM: CreateRole, https response error StatusCode: 409, EntityAlreadyExists: Role with name kube-kubernetes-node already exists.", "the account has this role already", "another name of the cluster"),
     (GROUP, group_names(everything())["tune"], "kube:x is CREATE_FAILED: Could not launch On-Demand Instances. InsufficientInstanceCapacity - no", "pools[tune].capacity[0].machines: the cloud has none left now, and EKS keeps the node group as failed", "another machine or zone in pools[tune].capacity[0].machines"),
 ]  # fmt: skip
 
