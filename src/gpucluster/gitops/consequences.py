@@ -137,7 +137,7 @@ def _plane_zones(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     if gone and old.aws.region == new.aws.region:
         message = (
             f"EKS keeps a control plane in the zones of its creation, so `pulumi up` cannot delete the subnet in {', '.join(gone)}: "
-            "only a new control plane is without it"
+            "write it in `zones`, beside the others; only a new cluster is without it"
         )
         yield Consequence(path="aws.network.zones", update=UpdateClass.REPLACE, message=message)
 
