@@ -64,6 +64,11 @@ def is_written_by(one: Manifest, manager: str) -> bool:
     return any(row.get("manager") == manager for row in rows(one["metadata"], "managedFields"))
 
 
+def is_ending(one: Manifest) -> bool:
+    """Return whether the object is being deleted. Nothing stops that: it goes when its finalizers allow it."""
+    return bool(one["metadata"].get("deletionTimestamp"))
+
+
 def top_level(found: Iterable[Manifest]) -> list[Manifest]:
     """Return objects without an owner: those of controllers carry our labels, too."""
     return [one for one in found if not one["metadata"].get("ownerReferences")]

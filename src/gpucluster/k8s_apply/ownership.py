@@ -14,10 +14,12 @@ from gpucluster.k8s_apply.objects import (
     DATA,
     Ref,
     foreign_objects,
+    is_ending,
     is_true,
     is_written_by,
     labels,
     ref_of,
+    rows,
     section,
     selector,
     top_level,
@@ -61,6 +63,16 @@ def refuse_foreign_objects(kubectl: Kubectl, cluster: str, manifests: Sequence[M
             next_step=f"rename it in the spec, or give it to {cluster}: kubectl label {ref.kind.lower()} {ref.name}{place}"
             f" --overwrite {names.LABEL_CLUSTER}={cluster}",
         )
+
+
+def ending(kubectl: Kubectl, manifests: Sequence[Manifest]) -> list[str]:
+    """Return what is being deleted, each with what holds it. An apply would change it, and it would go all the same."""
+    return [
+        f"{ref_of(one)} is being deleted"
+        + (f", held by {', '.join(held)}" if (held := rows(one["metadata"], "finalizers")) else "")
+        for one in kubectl.get(manifests)
+        if is_ending(one)
+    ]
 
 
 def ours(kubectl: Kubectl, steps: Steps) -> list[Manifest]:

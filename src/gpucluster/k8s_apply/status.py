@@ -14,7 +14,17 @@ from gpucluster.k8s_apply.clock import patiently, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, condition, is_true, ref_of, rows, section, selector, set_fields
+from gpucluster.k8s_apply.objects import (
+    Ref,
+    condition,
+    is_ending,
+    is_true,
+    ref_of,
+    rows,
+    section,
+    selector,
+    set_fields,
+)
 from gpucluster.k8s_apply.ownership import leftovers
 from gpucluster.k8s_apply.refusals import owners, refused
 from gpucluster.k8s_apply.steps import Steps, WaveStep
@@ -170,12 +180,13 @@ def _wave(access: Access, wave: WaveStep, there: Mapping[Ref, Manifest]) -> Wave
 
 
 def _changed(kubectl: Kubectl, present: Sequence[Manifest], there: Mapping[Ref, Manifest]) -> Iterable[str]:
-    """Yield the objects that an apply would change, and those that the server would refuse, with its words."""
-    bad = dict[Ref, str]()
+    """Yield the objects that an apply would change, those that end, and those that the server would refuse, with its words."""
+    bad = {ref_of(one): "it is being deleted" for one in present if is_ending(there[ref_of(one)])}
+    present = [one for one in present if ref_of(one) not in bad]
     try:
         made = kubectl.applied(present)
     except RefusedError:
-        bad = {ref_of(one): owners(error) or error.message for one, error in refused(kubectl, present)}
+        bad |= {ref_of(one): owners(error) or error.message for one, error in refused(kubectl, present)}
         made = kubectl.applied([one for one in present if ref_of(one) not in bad])
     yield from (f"{ref} ({words})" for ref, words in bad.items())
     yield from (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))

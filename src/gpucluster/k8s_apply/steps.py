@@ -19,6 +19,7 @@ from gpucluster.plan.model.workloads import Workloads
 
 CHART_S = 600.0  # images of a chart are pulled, its webhooks get certificates
 SERVED_S = 120.0
+ENDING_S = 600.0  # a deletion that goes on: pods end, Karpenter ends machines
 _LIMITS = {SERVICES: 1800.0}  # a node is launched, an image pulled, a model loaded
 _LIMIT_S = 300.0
 AWAITED_LAST = (SERVICES,)  # a service may wait for a Secret or for quota, and no later wave needs it

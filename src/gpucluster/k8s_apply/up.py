@@ -17,10 +17,10 @@ from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import FORCE
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import ref_of
-from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_foreign_objects
+from gpucluster.k8s_apply.ownership import Leftovers, ending, leftovers, refuse_foreign_objects
 from gpucluster.k8s_apply.record import Record
 from gpucluster.k8s_apply.refusals import explained
-from gpucluster.k8s_apply.steps import AWAITED_LAST, SERVED_S, Steps, WaveStep, waves_through
+from gpucluster.k8s_apply.steps import AWAITED_LAST, ENDING_S, SERVED_S, Steps, WaveStep, waves_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ def up(
         folder = Path(made)
         write_tree(steps.tree, folder)
         found = _refuse(access, steps)
+        _await_ends(access, cluster, waves, limit_s)
         begun = _begin(access, steps, lease)
         changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
         for wave in waves:
@@ -97,6 +98,19 @@ def _refuse(access: Access, steps: Steps) -> charts.Found:
         lambda: refuse_foreign_objects(kubectl, steps.cluster, steps.objects), access.clock, access.report
     )
     return found
+
+
+def _await_ends(access: Access, cluster: str, waves: Sequence[WaveStep], limit_s: float | None) -> None:
+    """Wait until nothing that will be applied is being deleted, for example by a `down` that did not end."""
+    wanted = [one for wave in waves for one in wave.objects]
+    until(
+        "the end of objects that are applied again",
+        lambda: ending(access.kubectl, wanted),
+        access.clock,
+        access.report,
+        limit_s=ENDING_S if limit_s is None else limit_s,
+        next_step=f"when they are gone: `gpucluster k8s up {cluster}`, which makes them again. Nothing was changed",
+    )
 
 
 def _begin(access: Access, steps: Steps, lease: Lease) -> Record:

@@ -2,6 +2,7 @@
 
 import pytest
 from support.cluster import Cluster
+from support.cluster.state import State
 from support.kube import USUAL_WAVES
 from support.kube_steps import kube_steps
 
@@ -306,3 +307,38 @@ def test_dead_helm_is_ended_when_its_time_is_over(
     assert least <= cluster.elapsed <= most
     words = "the release kueue is pending-upgrade for 600 s or longer: it is rolled back, then upgraded"
     assert words in cluster.said
+
+
+def ends(cluster: Cluster, name: str) -> None:
+    """Let an object be one that is being deleted, and that a finalizer holds."""
+    with State(cluster.folder).locked() as values:
+        (one,) = (o for o in values["objects"].values() if o["metadata"]["name"] == name)
+        marks = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["karpenter.sh/termination"]}
+        one["metadata"] |= marks
+
+
+def gone(cluster: Cluster, name: str) -> None:
+    with State(cluster.folder).locked() as values:
+        values["objects"] = {k: o for k, o in values["objects"].items() if o["metadata"]["name"] != name}
+
+
+def test_object_that_is_being_deleted_is_awaited_and_made_again(cluster: Cluster, bound: Steps) -> None:
+    """A `down` was killed: an apply to its NodePool succeeded, and the NodePool went minutes after the end of `up`."""
+    apply(cluster, bound)
+    ends(cluster, "kube-serve-0")
+    assert "NodePool/kube-serve-0 (it is being deleted) differs" in status(cluster.access(), bound).unsettled
+    cluster.while_asleep = lambda: gone(cluster, "kube-serve-0")
+    apply(cluster, bound)
+    assert "deletionTimestamp" not in cluster.objects("NodePool")["kube-serve-0"]["metadata"]
+    assert status(cluster.access(), bound).unsettled == ()
+
+
+def test_object_that_does_not_go_ends_the_run_before_a_change(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    ends(cluster, "kube-serve-0")
+    cluster.forget_calls()
+    words = r"NodePool/kube-serve-0 is being deleted, held by karpenter\.sh/termination"
+    with pytest.raises(StateError, match=words) as found:
+        apply(cluster, bound, limit_s=10.0)
+    assert "gpucluster k8s up kube" in str(found.value)
+    assert cluster.calls(" apply ") == []
