@@ -1,19 +1,20 @@
 """Install the charts with helm: each at its pinned version, with our values, and only if something differs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.k8s.manifest import documents
 from gpucluster.k8s.releases import Release
-from gpucluster.k8s_apply.clock import Clock, Report, patiently
+from gpucluster.k8s_apply.clock import Clock, Report, patiently, some
 from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError
 from gpucluster.k8s_apply.helm import Helm, Installed
 from gpucluster.k8s_apply.steps import CHART_S
 from gpucluster.plan import names
 
 DEPLOYED = "deployed"
+UNINSTALLING = "uninstalling"
 _POLL_S = 10.0
 
 
@@ -39,14 +40,27 @@ def require_ours(helm: Helm, releases: tuple[Release, ...]) -> Found:
 
 
 def install(
-    helm: Helm, release: Release, found: Found, folder: Path, *, clock: Clock, report: Report, limit_s: float
+    helm: Helm,
+    release: Release,
+    found: Found,
+    folder: Path,
+    *,
+    users: Callable[[Installed], list[str]],
+    clock: Clock,
+    report: Report,
+    limit_s: float,
 ) -> bool:
-    """Install or upgrade the release if it differs from `found`. Return whether something changed."""
+    """Install or upgrade the release if it differs from `found`. Return whether something changed.
+
+    `users` returns the objects of the chart's kinds: the end of an uninstall would delete them.
+    """
     known = [found.get((release.namespace, release.name))]
 
     def attempt() -> bool:
         there = known.pop() if known else _there(helm, release)  # a repeat reads it again
         there = _settled(helm, release, there, clock, report)
+        if there is not None and there.status == UNINSTALLING:
+            there = _uninstalled(helm, release, users(there), there, report)
         if there is not None and same(release, there, helm.values(release), folder):
             return False
         verb = "installing" if there is None else "upgrading"
@@ -107,6 +121,26 @@ def _ended(helm: Helm, release: Release, there: Installed, report: Report) -> In
             helm.uninstall(release, CHART_S)
         else:
             helm.rollback(release, CHART_S)
+    except NotFoundError:
+        return None
+    return _there(helm, release)
+
+
+def _uninstalled(
+    helm: Helm, release: Release, users: list[str], there: Installed, report: Report
+) -> Installed | None:
+    """End an uninstall that was killed or failed: helm refuses an upgrade of its release."""
+    if users:
+        place = f"{release.name} {there.revision} --namespace {release.namespace}"
+        raise StateError(
+            f"the release {there.place} is {there.status}: an uninstall of it did not end, and objects of its kinds are there: {some(users)}."
+            " The end of the uninstall would delete them",
+            next_step=f"to keep them: helm rollback {place}, then repeat `gpucluster k8s up {helm.cluster}`;"
+            f" to delete them: helm uninstall {release.name} --namespace {release.namespace}",
+        )
+    report(f"the release {release.name} is {there.status}: it is uninstalled, then installed")
+    try:
+        helm.uninstall(release, CHART_S)
     except NotFoundError:
         return None
     return _there(helm, release)

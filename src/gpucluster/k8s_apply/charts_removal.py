@@ -52,7 +52,7 @@ def uninstall(
     """Return the names of what was uninstalled, and what stays with the reason."""
     gone, left = list[str](), list[str]()
     for release in found:
-        users = _users(access, release)
+        users = users_of(access, release)
         if users:
             left.append(f"{release.place}, for {some(users)}")
             continue
@@ -72,7 +72,7 @@ def _uninstall(access: Access, release: Installed) -> None:
         return  # an earlier try did it, and its answer was lost
 
 
-def _users(access: Access, release: Installed) -> list[str]:
+def users_of(access: Access, release: Installed) -> list[str]:
     """Return the objects whose definitions the chart has: they would be deleted with the definitions."""
 
     def find() -> list[Manifest]:

@@ -136,7 +136,14 @@ def _charts(
     for release in steps.releases:
         lease.require()
         if charts.install(
-            access.helm, release, found, folder, clock=access.clock, report=access.report, limit_s=limit
+            access.helm,
+            release,
+            found,
+            folder,
+            users=lambda one: charts_removal.users_of(access, one),
+            clock=access.clock,
+            report=access.report,
+            limit_s=limit,
         ):
             yield release.name
         else:

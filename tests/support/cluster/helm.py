@@ -63,6 +63,10 @@ def _begin(values: Row, verb: str, words: list[str], flags: dict[str, str]) -> s
         values["releases"].append(row)
     elif row["status"].startswith("pending-"):
         return "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress"
+    elif (
+        row["status"] == "uninstalling"
+    ):  # helm v3.22, pkg/action/upgrade.go: only failed and superseded ones
+        return f'Error: UPGRADE FAILED: "{words[0]}" has no deployed releases'
     row["revision"] += 1
     row["chart"] = f"{REPOSITORIES[words[1]]}-{flags['version']}"
     row["status"] = "pending-install" if row["revision"] == 1 else "pending-upgrade"

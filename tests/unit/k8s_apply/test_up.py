@@ -342,3 +342,33 @@ def test_object_that_does_not_go_ends_the_run_before_a_change(cluster: Cluster, 
         apply(cluster, bound, limit_s=10.0)
     assert "gpucluster k8s up kube" in str(found.value)
     assert cluster.calls(" apply ") == []
+
+
+def uninstalling(cluster: Cluster, name: str) -> None:
+    """Let a helm uninstall have been killed."""
+    rows = cluster.values()["releases"]
+    cluster.change(
+        releases=[{**row, "status": "uninstalling"} if row["name"] == name else row for row in rows]
+    )
+
+
+def test_uninstall_that_was_killed_is_ended_and_the_chart_installed_again(
+    cluster: Cluster, bound: Steps
+) -> None:
+    """helm refuses the upgrade of such a release, so no `up` went on after a `down` that was killed there."""
+    apply(cluster, bound)
+    uninstalling(cluster, "gpu-operator")
+    assert apply(cluster, bound).charts == ("gpu-operator",)
+    assert all(row["status"] == "deployed" for row in cluster.values()["releases"])
+
+
+def test_uninstall_that_was_killed_is_not_ended_while_its_kinds_have_objects(
+    cluster: Cluster, bound: Steps
+) -> None:
+    apply(cluster, bound)
+    uninstalling(cluster, "kueue")
+    with pytest.raises(StateError, match="objects of its kinds are there") as found:
+        apply(cluster, bound)
+    assert "helm rollback kueue 1 --namespace kueue-system" in str(found.value)
+    assert cluster.calls("helm --kube-context") and not cluster.calls(" uninstall ")
+    assert cluster.objects("ClusterQueue")
