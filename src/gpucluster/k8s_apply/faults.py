@@ -57,6 +57,7 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
     (r"the server could not find the requested resource", UnservedError),
     (r"\((InternalError|Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)", TransientError),
+    (r"failed calling webhook|conversion webhook for .* failed|no endpoints available for service", TransientError),
     (r"because it is being terminated|status unknown for quota|not yet ready to handle request", TransientError),
     (r"\(AlreadyExists\)|object has been modified|cannot reuse a name that is still in use", ConflictError),
     (r"\(NotFound\)|release: not found", NotFoundError),
@@ -66,8 +67,10 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"^The connection to the server .* was refused|Unable to connect to the server", TransientError),
     (r"connection refused|connection reset|i/o timeout|TLS handshake timeout|unexpected EOF|: EOF", TransientError),
     (r"no such host|context deadline exceeded|http2: client connection lost", TransientError),
+    (r"Client\.Timeout exceeded|GOAWAY|stream error: stream ID|connection timed out|broken pipe", TransientError),
+    (r"no route to host|network is unreachable|server misbehaving", TransientError),
     (r"etcdserver|Kubernetes cluster unreachable|the server is currently unable", TransientError),
-    (r"response status code (429|5\d\d)|unexpected status.*(429|5\d\d)", TransientError),
+    (r"response status code (429|5\d\d)|unexpected status.*(429|5\d\d)|failed to fetch \S+ : (429|5\d\d)", TransientError),
 )  # fmt: skip
 _TABLE = tuple((re.compile(words), fault) for words, fault in _ROWS)
 _HINTS = re.compile(

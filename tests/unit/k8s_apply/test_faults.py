@@ -42,6 +42,17 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
     ("Error: Kubernetes cluster unreachable: Get \"https://x/version\": dial tcp: lookup x: no such host", TransientError),
     ("Error: release: not found", NotFoundError),
     ("Error: UPGRADE FAILED: context deadline exceeded", TransientError),
+    # helm wraps the errors of the API server: their reason is not in the text
+    ('Error: UPGRADE FAILED: failed to create resource: Internal error occurred: failed calling webhook "mservice.elbv2.k8s.aws": failed to call webhook: Post "https://aws-load-balancer-webhook-service.kube-system.svc:443/mutate-v1-service?timeout=10s": no endpoints available for service "aws-load-balancer-webhook-service"', TransientError),
+    ('Error: INSTALLATION FAILED: failed to create resource: Internal error occurred: failed calling webhook "mdeployment.kb.io": failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate?timeout=10s": tls: failed to verify certificate: x509: certificate signed by unknown authority', TransientError),
+    ('Error from server: conversion webhook for kueue.x-k8s.io/v1beta1, Kind=Workload failed: Post "https://kueue-webhook-service.kueue-system.svc:443/convert?timeout=30s": no endpoints available for service "kueue-webhook-service"', TransientError),
+    ('error: unable to recognize "STDIN": Get "https://10.0.0.1/apis?timeout=60s": net/http: request canceled (Client.Timeout exceeded while awaiting headers)', TransientError),
+    ('error: http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""', TransientError),
+    ('error: unable to recognize "STDIN": Get "https://x.eks.amazonaws.com/api?timeout=32s": dial tcp: lookup x.eks.amazonaws.com on 127.0.0.53:53: server misbehaving', TransientError),
+    ('error: unable to recognize "STDIN": Get "https://10.0.0.1/api": dial tcp 10.0.0.1:443: connect: no route to host', TransientError),
+    ('Error: looks like "https://x/nvidia" is not a valid chart repository or cannot be reached: failed to fetch https://x/nvidia/index.yaml : 503 Service Unavailable', TransientError),
+    ('Error: looks like "https://x/nvidia" is not a valid chart repository or cannot be reached: failed to fetch https://x/nvidia/index.yaml : 403 Forbidden', RefusedError),
+    ('Error from server: admission webhook "vclusterqueue.kb.io" denied the request: no', RefusedError),
     ("", RefusedError),
     ("something new", RefusedError),
 ]  # fmt: skip
