@@ -19,7 +19,6 @@ from gpucluster.k8s_apply.objects import (
     is_written_by,
     labels,
     ref_of,
-    rows,
     section,
     selector,
     top_level,
@@ -69,10 +68,14 @@ def ending(kubectl: Kubectl, manifests: Sequence[Manifest]) -> list[str]:
     """Return what is being deleted, each with what holds it. An apply would change it, and it would go all the same."""
     return [
         f"{ref_of(one)} is being deleted"
-        + (f", held by {', '.join(held)}" if (held := rows(one["metadata"], "finalizers")) else "")
+        + (f", held by {', '.join(held)}" if (held := _finalizers(one)) else "")
         for one in kubectl.get(manifests)
         if is_ending(one)
     ]
+
+
+def _finalizers(one: Manifest) -> list[str]:
+    return one["metadata"].get("finalizers") or []
 
 
 def ours(kubectl: Kubectl, steps: Steps) -> list[Manifest]:

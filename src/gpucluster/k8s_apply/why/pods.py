@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.objects import condition, is_true, rows, section
 from gpucluster.k8s_apply.why.cause import Cause, CauseKind
-from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, newest
+from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, newest, seen_at
 
 SCHEDULER, KUBELET, KARPENTER = "kube-scheduler", "kubelet", "Karpenter"
 _OF_KUEUE = "kueue.x-k8s.io/"  # its gates: admission, topology
@@ -30,6 +30,12 @@ _CONFIG = frozenset({"CreateContainerConfigError"})
 _CREATING = frozenset({"ContainerCreating", "PodInitializing", ""})
 _OF_KARPENTER = frozenset({"FailedScheduling", "Nominated"})
 _PULLS, _PROBES = frozenset({"Failed", "InspectFailed"}), frozenset({"Unhealthy"})
+_REPEATED = re.compile(
+    r"Error: \w+"
+)  # the kubelet's second event of a pull names only its class: `Error: ImagePullBackOff`
+_PROGRESS = frozenset(
+    {"Pulling", "Pulled", "Created", "Started"}
+)  # of a container: its volumes and its sandbox are there
 _MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources"})
 _MISSING = re.compile(
@@ -145,12 +151,31 @@ def _on_node(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     if found or phase(pod) == "Running":
         yield from found or _unready(pod, evidence)
         return
-    if said := newest(evidence.events(pod), _MOUNT | _SANDBOX):
+    events = evidence.events(pod)
+    said, done = newest(events, _MOUNT | _SANDBOX), newest(events, _PROGRESS, by="kubelet")
+    if said is not None and (done is None or seen_at(said) >= seen_at(done)):
         words = message(said)
         kind = CauseKind.VOLUME if re.search(r"MountVolume|AttachVolume|volume", words) else CauseKind.NODE
         yield _by_kubelet(kind, pod, words)
+    elif running := _initializing(pod):
+        words = f"its init container {running} runs, and the containers after it wait for its end"
+        step = _logs(pod, running).removesuffix(" --previous")
+        yield _by_kubelet(CauseKind.CONTAINER, pod, words, step=step)
+    elif done is not None and done.get("reason") == "Pulling":
+        yield _by_kubelet(CauseKind.IMAGE, pod, f"since {seen_at(done)}: {message(done)}")
     else:
         yield _by_kubelet(CauseKind.CONTAINER, pod, "its containers are being created")
+
+
+def _initializing(pod: Manifest) -> str:
+    """Return the init container that runs and is no sidecar that has started; empty if there is none."""
+    specs = rows(section(pod, "spec"), "initContainers")
+    sidecars = {one.get("name") for one in specs if one.get("restartPolicy") == "Always"}
+    for row in rows(section(pod, "status"), "initContainerStatuses"):
+        started = row.get("name") in sidecars and row.get("started")
+        if "running" in section(row, "state") and not started:
+            return str(row.get("name"))
+    return ""
 
 
 def _sick_node(pod: Manifest, evidence: Evidence) -> Cause | None:
@@ -183,12 +208,15 @@ def _statuses(pod: Manifest) -> Iterator[Mapping[str, object]]:
 def _of_container(row: Mapping[str, object], pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     waits = section(section(row, "state"), "waiting")
     reason, words = str(waits.get("reason", "")), str(waits.get("message", ""))
+    if ended := _end_of(row):
+        step = _logs(pod, row.get("name")).removesuffix(" --previous")
+        yield _by_kubelet(CauseKind.CONTAINER, pod, ended, step=step)
+        return
     if not waits or reason in _CREATING:
         return
     name = row.get("name")
     if reason in _IMAGE:
-        pull = newest(evidence.events(pod), _PULLS, by="kubelet")
-        said = words or reason if pull is None else message(pull)
+        said = _pull_of(str(name), pod, evidence) or words or reason
         named = f"container {name}, image {row.get('image')}: {said}"
         yield _by_kubelet(CauseKind.IMAGE, pod, named, tuple(_pull_secrets(pod)))
     elif reason in _CONFIG:
@@ -201,6 +229,28 @@ def _of_container(row: Mapping[str, object], pod: Manifest, evidence: Evidence) 
             tuple(_last_end(row)),
             _logs(pod, name),
         )
+
+
+def _pull_of(container: str, pod: Manifest, evidence: Evidence) -> str:
+    """Return the newest event that says why the image of a container was not pulled; empty if there is none."""
+    fields = ("", f"spec.containers{{{container}}}", f"spec.initContainers{{{container}}}")
+    mine = (
+        one
+        for one in evidence.events(pod)
+        if str(section(one, "involvedObject").get("fieldPath", "")) in fields
+        and not _REPEATED.fullmatch(message(one))
+    )
+    found = newest(mine, _PULLS, by="kubelet")
+    return "" if found is None else message(found)
+
+
+def _end_of(row: Mapping[str, object]) -> str:
+    """Return how a container ended that failed; empty for another one."""
+    ended = section(section(row, "state"), "terminated")
+    if not ended.get("exitCode"):
+        return ""
+    said = f": {ended['message']}" if ended.get("message") else ""
+    return f"container {row.get('name')} ended with exit code {ended['exitCode']}, {ended.get('reason', 'no reason')}{said}"
 
 
 def _last_end(row: Mapping[str, object]) -> Iterator[str]:
@@ -271,10 +321,7 @@ def _ended(pod: Manifest) -> Iterator[Cause]:
         yield Cause(kind=CauseKind.EVICTED, subject=name_of(pod), by=KUBELET, words=f"{reason}: {words}")
         return
     for row in _statuses(pod):
-        ended = section(section(row, "state"), "terminated")
-        if ended.get("exitCode"):
-            said = f": {ended['message']}" if ended.get("message") else ""
-            words = f"container {row.get('name')} ended with exit code {ended['exitCode']}, {ended.get('reason', 'no reason')}{said}"
+        if words := _end_of(row):
             step = _logs(pod, row.get("name")).removesuffix(" --previous")
             yield Cause(
                 kind=CauseKind.CONTAINER, subject=name_of(pod), by=KUBELET, words=words, next_step=step

@@ -442,6 +442,66 @@ def test_image_that_cannot_be_pulled() -> None:
     assert found.words == f"container train, image registry.example.org/train:1: {said}"
 
 
+@pytest.mark.parametrize("last", ["Error: ErrImagePull", "Error: ImagePullBackOff"])
+def test_second_event_of_a_pull_does_not_hide_its_reason(last: str) -> None:
+    """The kubelet makes two events with the reason Failed, and the newer one has only the class (kuberuntime_container.go)."""
+    back_off = 'Back-off pulling image "x": ErrImagePull: rpc error: code = NotFound desc = x: not found'
+    one = on_node(container=waits_with("ImagePullBackOff", back_off))
+    said = 'Failed to pull image "x": rpc error: code = NotFound desc = x: not found'
+    events = (event(one, "Failed", said), event(one, "Failed", last, at="2026-11-27T10:06:00Z"))
+    found = only(ADMITTED, JOB, NODE, one, *events)
+    assert found.words == f"container train, image registry.example.org/train:1: {said}"
+    assert only(ADMITTED, JOB, NODE, one, events[1]).words.endswith(back_off)
+
+
+def test_pull_of_another_container_is_no_reason() -> None:
+    one = on_node(container=waits_with("ImagePullBackOff", "of its own"))
+    other = event(one, "Failed", 'Failed to pull image "y": no')
+    other["involvedObject"]["fieldPath"] = "spec.containers{sidecar}"
+    assert only(ADMITTED, JOB, NODE, one, other).words.endswith(": of its own")
+    other["involvedObject"]["fieldPath"] = "spec.containers{train}"
+    assert only(ADMITTED, JOB, NODE, one, other).words.endswith('Failed to pull image "y": no')
+
+
+def test_pull_that_goes_on_is_said_and_not_a_mount_that_failed_before_it() -> None:
+    one = on_node()
+    mount = event(one, "FailedMount", 'MountVolume.SetUp failed for volume "data" : not registered', at=EARLY)
+    pull = event(one, "Pulling", 'Pulling image "x"')
+    found = only(ADMITTED, JOB, NODE, one, mount, pull)
+    assert (found.kind, found.words) == (CauseKind.IMAGE, f'since {LATE}: Pulling image "x"')
+    later = event(one, "FailedMount", "again", at="2026-11-27T10:06:00Z")
+    assert only(ADMITTED, JOB, NODE, one, pull, later).words == "again"
+
+
+def test_init_container_that_runs_is_named() -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    one = on_node(
+        spec={"initContainers": [sidecar, {"name": "wait-for-data"}]}, container=waits_with("PodInitializing")
+    )
+    one["status"]["initContainerStatuses"] = [
+        {"name": "proxy", "state": {"running": {}}, "started": True},
+        {"name": "wait-for-data", "state": {"running": {}}, "started": True},
+    ]
+    found = only(ADMITTED, JOB, NODE, one)
+    assert (
+        found.words == "its init container wait-for-data runs, and the containers after it wait for its end"
+    )
+    assert found.next_step == "kubectl logs tune-nodes-0-0 --namespace research --container wait-for-data"
+
+
+def test_container_that_failed_beside_one_that_runs_is_named() -> None:
+    one = on_node(
+        phase="Running",
+        container={"state": {"terminated": {"exitCode": 3, "reason": "Error"}}},
+        Ready=("False", "ContainersNotReady", "containers with unready status: [train]"),
+    )
+    found = only(ADMITTED, JOB, NODE, one)
+    assert (found.kind, found.words) == (
+        CauseKind.CONTAINER,
+        "container train ended with exit code 3, Error",
+    )
+
+
 def test_missing_secret_has_the_command_that_makes_it() -> None:
     one = on_node(container=waits_with("CreateContainerConfigError", 'secret "wandb" not found'))
     found = only(ADMITTED, JOB, NODE, one)
