@@ -10,7 +10,7 @@ Manifest = dict[str, Any]
 NAMESPACE = "research"
 EARLY, LATE = "2026-11-27T10:00:00Z", "2026-11-27T10:05:00Z"
 _VERSIONS = {
-    "Pod": "v1", "Node": "v1", "Namespace": "v1", "Event": "v1", "PersistentVolumeClaim": "v1", "Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1",
+    "Pod": "v1", "Node": "v1", "Namespace": "v1", "Event": "v1", "PersistentVolumeClaim": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2", "Workload": "kueue.x-k8s.io/v1beta2", "LocalQueue": "kueue.x-k8s.io/v1beta2",
     "ClusterQueue": "kueue.x-k8s.io/v1beta2", "NodePool": "karpenter.sh/v1", "NodeClaim": "karpenter.sh/v1", "EC2NodeClass": "karpenter.k8s.aws/v1",
 }  # fmt: skip

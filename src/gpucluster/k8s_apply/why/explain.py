@@ -49,6 +49,8 @@ def _state(evidence: Evidence) -> str:
         return "reserved" if all(is_true(one, "QuotaReserved") for one in waiting) else "queued"
     if not mine:
         return "without pods"
+    if evidence.root["kind"] == "CronJob" and not makers.active(evidence.root):
+        return "between two runs"
     phases = {pods.phase(pod) for pod in mine}
     if phases <= {"Ready", "Succeeded"}:
         return "completed" if phases == {"Succeeded"} else "ready"

@@ -155,7 +155,7 @@ def _unseen(evidence: Evidence) -> Iterator[Cause]:
     """Yield the cause of a suspended object that Kueue has made no Workload of."""
     root = evidence.root
     spec: Mapping[str, object] = section(root, "spec")
-    if spec.get("suspend") is not True or "Workload" in evidence.unread:
+    if spec.get("suspend") is not True or "Workload" in evidence.unread or root["kind"] == "CronJob":
         return
     label = section(root["metadata"], "labels").get(QUEUE_LABEL)
     if label:

@@ -12,7 +12,7 @@ from gpucluster.k8s_apply.why.evidence import Evidence, name_of, owners
 
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _SUBJECTS: tuple[Kind, ...] = (
-    ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
+    ("v1", "Pod"), ("batch/v1", "Job"), ("batch/v1", "CronJob"), ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
     TRAIN_JOB, (_KUEUE, "Workload"),
 )  # fmt: skip

@@ -598,6 +598,46 @@ def test_pod_that_is_still_there_after_its_deletion() -> None:
     )
 
 
+# --- what wants no pods ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(("root", "words", "step"), [
+    (thing("Deployment", "chat", spec={"replicas": 0}), "spec.replicas is 0: it wants no pods",
+     "kubectl scale deployment chat --namespace research --replicas=1"),
+    (thing("Job", "a", spec={"parallelism": 0}), "spec.parallelism is 0: it wants no pods", ""),
+    (thing("CronJob", "nightly", spec={"suspend": True, "schedule": "0 3 * * *"}), "spec.suspend is true: no run begins",
+     """kubectl patch cronjob nightly --namespace research --patch '{"spec":{"suspend":false}}'"""),
+    (thing("CronJob", "nightly", spec={"schedule": "0 3 * * *"}, status={"lastScheduleTime": EARLY}),
+     f"no run goes on; its schedule is '0 3 * * *', and the last run began: {EARLY}", ""),
+])  # fmt: skip
+def test_object_that_wants_no_pods_by_its_spec(root: Manifest, words: str, step: str) -> None:
+    found = only(root=root)
+    assert (found.kind, found.by, found.words, found.next_step) == (
+        CauseKind.STOPPED,
+        "its spec",
+        words,
+        step,
+    )
+
+
+def test_schedule_that_begins_no_run_says_why() -> None:
+    one = thing("CronJob", "nightly", spec={"schedule": "0 3 * * *", "timeZone": "Mars/Base"})
+    said = event(one, "UnknownTimeZone", 'invalid timeZone: "Mars/Base"', "cronjob-controller")
+    assert [cause.words for cause in asked(said, root=one).causes][1:] == ['invalid timeZone: "Mars/Base"']
+
+
+def test_run_of_a_cron_job_that_waits_has_its_own_cause() -> None:
+    one = thing(
+        "CronJob", "nightly", spec={"schedule": "0 3 * * *"}, status={"active": [{"name": "nightly-1"}]}
+    )
+    run = thing("Job", "nightly-1", one, spec={"parallelism": 1})
+    waits = pod(
+        "nightly-1-a",
+        run,
+        status=conditions(PodScheduled=("False", "Unschedulable", "0/1: 1 Insufficient cpu")),
+    )
+    found = asked(run, waits, root=one)
+    assert (found.state, [cause.kind for cause in found.causes]) == ("not ready", [CauseKind.RESOURCES])
+
+
 # --- the whole -------------------------------------------------------------------------------------------
 def test_pod_that_waits_for_its_workload_names_it() -> None:
     """The workload of a pod is that of its owners."""

@@ -43,6 +43,12 @@ def test_subject_is_found_by_its_name(full: Cluster, words: str, root: str) -> N
     assert evidence.named("Node", "a") is not None
 
 
+def test_cron_job_is_a_subject(full: Cluster) -> None:
+    """A team may create CronJobs, and `why` said that there is no pod or workload of that name."""
+    full.put(thing("CronJob", "nightly", spec={"schedule": "0 3 * * *"}))
+    assert name_of(found(full, "research/nightly").root) == "research/CronJob/nightly"
+
+
 def test_nothing_is_changed(full: Cluster) -> None:
     before = full.versions()
     found(full, "tune")
