@@ -214,6 +214,32 @@ EDITS = (
         no_steps=("# back up", "kubectl delete nodepools"),
     ),
     Audited(
+        id="place-that-a-service-account-loses",
+        stack="kube",
+        changes=(("s3://example-runs/tune", "s3://example-runs/other"),),
+        worst="live",
+        is_exactly={
+            "running": "go on; those of the service account research/trainer lose their access at `pulumi up`: write s3://example-runs/tune",
+            "queued": "stay in the queue",
+        },
+        steps=("pulumi up --stack kube",),
+    ),
+    Audited(
+        id="service-account-leaves",
+        stack="kube",
+        changes=(("{name: trainer,", "{name: runner,"),),
+        says={
+            "running": "research/trainer lose their access at `pulumi up`: read s3://example-data and write s3://"
+        },
+    ),
+    Audited(
+        id="place-of-a-service-account-grows",
+        stack="kube",
+        changes=(("s3://example-runs/tune", "s3://example-runs"),),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
         id="team-and-last-elastic-pool-removed",
         stack="kube",
         changes=(_SERVING, _pool("kube", "serve")),

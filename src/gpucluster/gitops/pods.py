@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpucluster.cost import pools_of
-from gpucluster.gitops import pod_storage, quotas, sentences
+from gpucluster.gitops import pod_rights, pod_storage, quotas, sentences
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
 from gpucluster.gitops.manifests import TreeChange, tree_change
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
@@ -72,6 +72,7 @@ class PodEvents:
     cluster: UpdateClass = UpdateClass.NONE  # the worst class of all other changes
     tree: TreeChange = field(default_factory=TreeChange)
     quotas: QuotaChange = field(default_factory=QuotaChange)
+    lost_rights: tuple[tuple[str, str], ...] = ()  # service account and places in S3
     applied: bool = False  # manifests differ, or the ids in them
 
 
@@ -117,6 +118,7 @@ def pod_events(
         cluster=worst(one.update for one in found if one.path not in told) or UpdateClass.NONE,
         tree=tree,
         quotas=quotas.quota_change(old.plan, new.plan) if what is Plane.STAYS else QuotaChange(),
+        lost_rights=pod_rights.lost(old.plan, new.plan) if what is Plane.STAYS else (),
         applied=bool(mine) or _manifests(old) != _manifests(new) or _file_systems(old) != _file_systems(new),
     )
 
@@ -278,6 +280,7 @@ def _running(found: PodEvents) -> Iterator[str]:
     yield from _of_always_on(found.ended)
     yield from pod_storage.running(found.storage)
     yield from quotas.running(found.quotas)
+    yield from pod_rights.running(found.lost_rights)
     if mine := [name for pool, name in found.tree.node_pools if pool.partition(".")[0] not in found.pools]:
         yield f"those on Karpenter's nodes of the NodePool {listed(mine)} are evicted when the NodePool is deleted"
     if found.elastic:
