@@ -40,6 +40,8 @@ _APPLIED = f"{_ONLY_WORKLOADS}: the changed manifests are what `kubectl apply` g
 _RECREATED = (
     f"{_ONLY_WORKLOADS}: `kubectl apply` cannot change all of them, and the old ones are deleted first."
 )
+_LEFT = f"{_ONLY_WORKLOADS}: what leaves the spec stays until `gpucluster k8s up` with --prune deletes it."
+_DELETES = "kubectl delete -f "  # begins the step that deletes old manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +217,15 @@ class Diff:
         if self.whole is not None:
             return self.whole_effect
         if self.spec and all(one.path.startswith(WORKLOADS) for one in (*self.spec, *self.consequences)):
-            return _RECREATED if worse(self.worst, UpdateClass.LIVE) else _APPLIED
+            return self._effect_of_workloads
         return None
+
+    @property
+    def _effect_of_workloads(self) -> str:
+        if not worse(self.worst, UpdateClass.LIVE):
+            return _APPLIED
+        steps = () if self.effects is None else self.effects.steps
+        return _RECREATED if not steps or any(one.startswith(_DELETES) for one in steps) else _LEFT
 
 
 def worst(updates: Iterable[UpdateClass]) -> UpdateClass | None:

@@ -161,7 +161,11 @@ def test_train_job_with_another_runtime_is_deleted_first() -> None:
 
 def test_removed_workload_goes_on_until_it_is_pruned() -> None:
     """Regression: a removed service was called changed, with pods that are replaced."""
-    found = _effects(_diff(running=((SERVE, ""),)))
+    whole = _diff(running=((SERVE, ""),))
+    assert whole.effect == (
+        "Only workloads change, and no node: what leaves the spec stays until `gpucluster k8s up` with --prune deletes it."
+    )
+    found = _effects(whole)
     until = "until `gpucluster k8s up kube --prune` deletes it"
     assert found.running == f"of a removed workload go on {until}; others go on"
     assert found.queued == f"of a removed workload stay in the queue {until}; others stay in the queue"
