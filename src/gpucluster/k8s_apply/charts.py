@@ -52,7 +52,7 @@ def install(
 ) -> bool:
     """Install or upgrade the release if it differs from `found`. Return whether something changed.
 
-    `users` returns the objects of the chart's kinds: the end of an uninstall would delete them.
+    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them.
     """
     known = [found.get((release.namespace, release.name))]
 
@@ -134,7 +134,7 @@ def _uninstalled(
         place = f"{release.name} {there.revision} --namespace {release.namespace}"
         raise StateError(
             f"the release {there.place} is {there.status}: an uninstall of it did not end, and objects of its kinds are there: {some(users)}."
-            " The end of the uninstall would delete them",
+            " The end of the uninstall deletes them, if the chart's definitions go with it",
             next_step=f"to keep them: helm rollback {place}, then repeat `gpucluster k8s up {helm.cluster}`;"
             f" to delete them: helm uninstall {release.name} --namespace {release.namespace}",
         )
