@@ -5,8 +5,8 @@ Karpenter limits each NodePool alone. So each NodePool gets its own number of no
 Kueue assigns one part to a gang.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from gpucluster.plan.model.capacity import Launch, Source
@@ -24,26 +24,63 @@ class Part:
     min: int
     max: int
     launches: tuple[Launch, ...]
+    always_on: Mapping[int, int] = field(default_factory=dict[int, int])  # position of a source -> nodes
 
 
 def parts(least: int, most: int, sources: Sequence[Source], *, fabric: bool) -> tuple[Part, ...]:
     """Return the pool as one part, or as a part for each zone, the zone of the always-on nodes first.
 
-    One zone is a part, too: a second zone then adds a part, and renames no NodePool whose nodes count in `max`.
+    One zone is a part, too: a second zone then adds a part, and renames no NodePool whose nodes count in `max`. Always-on
+    nodes alone are parts only in several zones.
     """
-    found, first = launches(least, most, sources), sources[0].zones[0]
-    zones = dict.fromkeys([first, *(zone for launch in found for zone in launch.zones)])
-    if not fabric or not found:
-        return (Part(zone=None, min=least, max=most, launches=found),)
-    made = [_part(zone, least if zone == first else 0, found) for zone in zones]
+    found, fixed = launches(least, most, sources), always_on(least, sources)
+    by_zone = {sources[0].zones[0]: dict[int, int]()}
+    for source in sources:
+        if source.position in fixed:
+            mine = by_zone.setdefault(_zone(sources, source), {})
+            mine[source.position] = fixed[source.position]
+    zones = dict.fromkeys([*by_zone, *(zone for launch in found for zone in launch.zones)])
+    if not fabric or not (found or len(by_zone) > 1):
+        return (Part(zone=None, min=least, max=most, launches=found, always_on=fixed),)
+    made = [_part(zone, by_zone.get(zone, {}), found) for zone in zones]
     return tuple(part for part in made if part.max)
 
 
+def always_on(least: int, sources: Sequence[Source]) -> dict[int, int]:
+    """Return the always-on nodes of each source, by position: they fill the sources in order, each up to its `max`."""
+    filled = zip(sources, _filled(least, sources), strict=True)
+    return {source.position: nodes for source, nodes in filled if nodes}
+
+
+def _filled(least: int, sources: Sequence[Source]) -> Iterator[int]:
+    """Yield the always-on nodes of each source."""
+    left = least
+    for source in sources:
+        nodes = left if source.max is None else min(left, source.max)
+        left -= nodes
+        yield nodes
+
+
+def always_on_zones(least: int, sources: Sequence[Source]) -> dict[str, int]:
+    """Return the always-on nodes of each zone: those of a source are in one."""
+    found = dict[str, int]()
+    for one, nodes in zip(sources, _filled(least, sources), strict=True):
+        if nodes:
+            zone = _zone(sources, one)
+            found[zone] = found.get(zone, 0) + nodes
+    return found
+
+
+def in_one_zone(least: int, sources: Sequence[Source]) -> int:
+    """Return the most always-on nodes that are in one zone."""
+    return max(always_on_zones(least, sources).values(), default=0)
+
+
 def launches(least: int, most: int, sources: Sequence[Source]) -> tuple[Launch, ...]:
-    """Return what Karpenter may launch, in order. The always-on nodes are of the first source and count in its `max`."""
-    left, made = most - least, list[Launch]()
+    """Return what Karpenter may launch, in order. The always-on nodes of a source count in its `max`."""
+    left, made, fixed = most - least, list[Launch](), always_on(least, sources)
     for some in _joined(sources):
-        own = left if some[0].max is None else some[0].max - (least if some[0].position == 0 else 0)
+        own = left if some[0].max is None else some[0].max - fixed.get(some[0].position, 0)
         nodes = max(0, min(left, own))
         left -= nodes
         if nodes:
@@ -54,8 +91,14 @@ def launches(least: int, most: int, sources: Sequence[Source]) -> tuple[Launch, 
 def unused(least: int, most: int, sources: Sequence[Source]) -> tuple[int, ...]:
     """Return the positions of sources that the sources before them leave no node."""
     used = {position for launch in launches(least, most, sources) for position in launch.positions}
-    always_on = {0} if least else set[int]()
-    return tuple(s.position for s in sources if s.position not in used | always_on) if most > least else ()
+    fixed = always_on(least, sources).keys()
+    return tuple(s.position for s in sources if s.position not in used | fixed) if most > least else ()
+
+
+def _zone(sources: Sequence[Source], one: Source) -> str:
+    """Return the zone of a source's always-on nodes: that of the first source, if it has it."""
+    first = sources[0].zones[0]
+    return first if first in one.zones else one.zones[0]
 
 
 def _joined(sources: Sequence[Source]) -> Iterator[list[Source]]:
@@ -85,9 +128,10 @@ def _launch(some: Sequence[Source], nodes: int) -> Launch:
     )
 
 
-def _part(zone: str, least: int, found: Sequence[Launch]) -> Part:
-    mine = tuple(launch for one in found for launch in _of_zone(one, zone))
-    return Part(zone=zone, min=least, max=least + sum(launch.nodes for launch in mine), launches=mine)
+def _part(zone: str, fixed: Mapping[int, int], found: Sequence[Launch]) -> Part:
+    mine, least = tuple(launch for one in found for launch in _of_zone(one, zone)), sum(fixed.values())
+    most = least + sum(launch.nodes for launch in mine)
+    return Part(zone=zone, min=least, max=most, launches=mine, always_on=fixed)
 
 
 def _of_zone(launch: Launch, zone: str) -> Iterator[Launch]:

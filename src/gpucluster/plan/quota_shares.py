@@ -148,6 +148,7 @@ class TeamPool:
     shared_by: tuple[str, ...]
     words: tuple[str, ...]  # levels of the topology; empty: the pool has no topology
     one_zone: bool = False  # all its nodes are in one zone, with or without a topology
+    together: int = 0  # of a pool with a topology: the most nodes in one zone
 
     def pods(self, wanted: Mapping[str, int]) -> int:
         """The number of pods that fit its nodes and the team's share."""
@@ -156,12 +157,16 @@ class TeamPool:
         return min(each * self.most, mine)
 
 
-def of_gang(places: Sequence[TeamPool], nodes: int, gpus: int, word: str | None) -> tuple[TeamPool, ...]:
-    """The pools that each fit the whole gang, on the requested level if there is one."""
+def of_gang(
+    places: Sequence[TeamPool], nodes: int, gpus: int, word: str | None, *, required: bool = False
+) -> tuple[TeamPool, ...]:
+    """The pools that each fit the whole gang, on the requested level if there is one. `required`: in one zone, too."""
     wanted = {GPU: gpus}
     able = [p for p in places if p.node.get(GPU, 0) % gpus == 0 and p.pods(wanted) >= nodes]
     if word is not None:
         able = [p for p in able if word in p.words or (word == ZONE and p.one_zone)]
+    if word is not None and required:
+        able = [p for p in able if not p.words or p.together * (p.node[GPU] // gpus) >= nodes]
     return _first(able, lambda _: True)
 
 

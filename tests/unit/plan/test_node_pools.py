@@ -16,7 +16,9 @@ from support.kube_specs import kube_specs
 from gpucluster import catalog
 from gpucluster.k8s.lint import check, facts
 from gpucluster.k8s.lint.read import read
+from gpucluster.plan.explain import explain
 from gpucluster.plan.model.capacity import Source
+from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.values import Market
 from gpucluster.plan.node_pools import launches, parts, unused
 from gpucluster.plan.resolve import resolve
@@ -45,6 +47,8 @@ def _source(position: int, market: str = "on-demand", **fields: object) -> Sourc
         (2, 8, [_source(0), _source(1, "spot")], [((0,), 6)]),
         (2, 8, [_source(0, "spot", max=4), _source(1)], [((0,), 2), ((1,), 4)]),
         (2, 8, [_source(0, "spot", max=2), _source(1)], [((1,), 6)]),
+        (4, 8, [_source(0, "spot", max=2), _source(1, max=6)], [((1,), 4)]),
+        (4, 8, [_source(0, "spot", max=2), _source(1, max=5), _source(2)], [((1,), 3), ((2,), 1)]),
         (0, 8, [_source(0, "spot", max=6, zones=("a",)), _source(1, max=4)], [((0,), 6), ((1,), 2)]),
         (4, 4, [_source(0)], []),
     ],
@@ -66,6 +70,74 @@ def test_pool_with_a_fabric_is_divided_by_zone() -> None:
     assert [(part.zone, part.min, part.max) for part in found] == [("a", 1, 5), ("b", 0, 3)]
     (whole,) = parts(1, 8, [_source(0)], fabric=False)
     assert (whole.zone, whole.max, whole.launches[0].zones) == (None, 8, ("a", "b"))
+
+
+def test_always_on_nodes_fill_the_sources_and_are_in_their_zones() -> None:
+    """Regression: all were of the first source, so a node group had 4 nodes of a source for 2."""
+    sources = [_source(0, "spot", max=2, zones=("a",)), _source(1, zones=("b",))]
+    elastic = parts(4, 8, sources, fabric=True)
+    assert [(one.zone, one.min, one.max, one.always_on) for one in elastic] == [
+        ("a", 2, 2, {0: 2}),
+        ("b", 2, 6, {1: 2}),
+    ]
+    fixed = parts(4, 4, sources, fabric=True)
+    assert [(one.zone, one.min, one.max) for one in fixed] == [("a", 2, 2), ("b", 2, 2)]
+    (same,) = parts(4, 4, [_source(0, max=2), _source(1)], fabric=True)
+    assert (same.zone, same.min) == (None, 4)
+
+
+IN_TWO_SOURCES: tuple[tuple[str, str], ...] = (
+    TWO_ZONES,
+    (
+        "    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]\n",
+        "    capacity: [{from: reservation, id: cr-0123456789abcdef0, max: 2, machines: [MACHINE], zones: [us-west-2a]}, {from: on-demand, machines: [MACHINE], zones: [us-west-2b]}]\n",
+    ),
+)
+
+
+def _of_machine(machine: str) -> tuple[tuple[str, str], ...]:
+    return tuple((old, new.replace("MACHINE", machine)) for old, new in IN_TWO_SOURCES)
+
+
+def _refused(spec: ClusterSpec, topology: str, gpus: int = 8) -> list[tuple[str, str]]:
+    each = ("gpus_per_node: 8", f"gpus_per_node: {gpus}")
+    text = changed(WORKLOADS, ("    topology: {required: block}\n", topology), each)
+    return [
+        (one.id, one.message)
+        for one in inspect_workloads_text(text, "w.yaml", spec, catalog.load()).problems
+        if "train" in str(one)
+    ]
+
+
+@pytest.mark.parametrize("nodes", ["4", "{min: 4, max: 8}"])
+def test_no_node_group_has_more_nodes_than_its_source(nodes: str) -> None:
+    spec = a_kube_spec(*_of_machine("p4de.24xlarge"), ("    nodes: 4\n", f"    nodes: {nodes}\n"))
+    plane = kubernetes_of(resolve(spec, catalog.load())).control_plane
+    assert isinstance(plane, EksControlPlane)
+    groups = [(one.zones, one.reservation, one.nodes) for one in plane.groups if one.pool == "tune"]
+    assert groups == [(("us-west-2a",), "cr-0123456789abcdef0", 2), (("us-west-2b",), None, 2)]
+
+
+def test_gang_with_efa_is_not_on_always_on_nodes_of_two_zones() -> None:
+    """EFA does not cross zones. Regression: `check` took it, and Kueue would place it in both zones."""
+    spec = a_kube_spec(*_of_machine("p4de.24xlarge"))
+    message = (
+        "4 x 8 GPUs must be in one pool and, with EFA, in one zone; the team has 16 in tune.2a, 16 in tune.2b"
+    )
+    assert _refused(spec, "") == [("above-quota", message)]
+
+
+def test_required_level_needs_its_nodes_in_one_zone() -> None:
+    """Regression: `check` took it, and Kueue would wait for ever. A preferred level may be in two zones."""
+    spec = a_kube_spec(*_of_machine("g6e.2xlarge"), ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 4}"))
+    message = "the always-on nodes of no pool of the team have room for 4 pods in one zone; they fill the sources in their order"
+    assert _refused(spec, "    topology: {required: zone}\n", 1) == [("gang-above-domain", message)]
+    assert _refused(spec, "    topology: {preferred: zone}\n", 1) == []
+    assert _refused(spec, "", 1) == []
+    plan = resolve(spec, catalog.load())
+    notes = {one.path: one for one in explain(spec, catalog.load(), plan)}
+    assert notes["pools[tune].zones"].value == "2 in us-west-2a, 2 in us-west-2b"
+    assert "pools[tune].zone" not in notes
 
 
 @settings(max_examples=40)

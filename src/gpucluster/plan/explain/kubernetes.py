@@ -11,6 +11,7 @@ from gpucluster.plan.model.capacity import Share
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Team, Trainer
 from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
+from gpucluster.plan.node_pools import always_on_zones, in_one_zone
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.pools import of_kubernetes
@@ -107,7 +108,11 @@ def _pool(requested: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Not
     if HUGE_PAGES in pool.allocatable:
         pages = quantity(HUGE_PAGES, pool.allocatable[HUGE_PAGES])
         yield Note(f"{at}.hugepages-2Mi", pages, kube.HUGE_PAGES_MIB.reason)
-    if pool.min:
+    if in_one_zone(pool.min, pool.sources) < pool.min:
+        why = "always-on nodes fill the sources in their order, and those of a source are in one zone; a gang that requires a level has room only in one zone"
+        zones = always_on_zones(pool.min, pool.sources)
+        yield Note(f"{at}.zones", ", ".join(f"{nodes} in {zone}" for zone, nodes in zones.items()), why)
+    elif pool.min:
         why = (
             "all always-on nodes are in one zone, the first of the first source, so that a gang has one zone"
         )

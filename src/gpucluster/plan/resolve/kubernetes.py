@@ -140,8 +140,8 @@ def _part(whole: NodePool, zone: str, part: Part, cluster: str, region: str) -> 
 def _in_zone(source: Source, zone: str, part: Part) -> Source:
     """The source in one zone. Its `max` there is the number of nodes that the part has of it."""
     own = sum(launch.nodes for launch in part.launches if source.position in launch.positions)
-    always_on = part.min if source.position == 0 else 0
-    return replace(source, zones=(zone,), max=None if source.max is None else own + always_on)
+    fixed = part.always_on.get(source.position, 0)
+    return replace(source, zones=(zone,), max=None if source.max is None else own + fixed)
 
 
 def _pool(

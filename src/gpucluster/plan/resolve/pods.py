@@ -8,6 +8,7 @@ from gpucluster.plan import quota_shares
 from gpucluster.plan.model.capacity import Share
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
 from gpucluster.plan.model.values import EFA, HUGE_PAGES, MEMORY
+from gpucluster.plan.node_pools import in_one_zone
 from gpucluster.spec.part import require
 from gpucluster.spec.resources import in_unit
 
@@ -35,6 +36,7 @@ def _place(pool: NodePool, share: Share) -> quota_shares.TeamPool:
         shared_by=pool.shared_by,
         words=tuple(level.word for level in pool.levels),
         one_zone=len(pool.zones) == 1,
+        together=in_one_zone(pool.min, pool.sources) if pool.levels else 0,
     )
 
 

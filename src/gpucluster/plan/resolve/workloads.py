@@ -69,14 +69,18 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
 
 def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
     word = None if requested.topology is None else requested.topology.required or requested.topology.preferred
+    required = requested.topology is not None and requested.topology.required is not None
     found = quota_shares.of_gang(
-        places_of(kubernetes, requested.team), requested.nodes, requested.gpus_per_node, word
+        places_of(kubernetes, requested.team),
+        requested.nodes,
+        requested.gpus_per_node,
+        word,
+        required=required,
     )
     pools = [kubernetes.pool(place.pool) for place in found]
     resources = _least([of_node(pool, {GPU: requested.gpus_per_node}) for pool in pools])
     fabric = resources.get(EFA, 0) > 0
     labels = {level.word: level.label for level in pools[0].levels}
-    required = requested.topology is not None and requested.topology.required is not None
     return Gang(
         name=requested.name,
         team=requested.team,

@@ -9,7 +9,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
 from gpucluster.plan.model.values import CPU, EFA, MEMORY, weight
-from gpucluster.plan.node_pools import Part, parts
+from gpucluster.plan.node_pools import Part, in_one_zone, parts
 from gpucluster.plan.quota_shares import TeamPool
 from gpucluster.spec.kubernetes import Team, distribution
 from gpucluster.spec.model import ClusterSpec, Pool
@@ -29,6 +29,7 @@ class _Offer:
     most: int
     words: tuple[str, ...]
     one_zone: bool
+    together: int
 
     def offers(self) -> dict[str, int]:
         return {resource: amount * self.most for resource, amount in self.node.items()}
@@ -179,7 +180,15 @@ def _offers(pool: Pool, cluster: ClusterSpec, catalog: Catalog) -> Iterator[_Off
             else names.zone_part(pool.name, require(cluster.aws).region, part.zone)
         )
         one_zone = part.zone is not None or len(_zones(pool, cluster)) == 1
-        yield _Offer(name, shared_by(pool, catalog), gives, part.max, words, one_zone)
+        together = _together(part, pool, cluster) if words else 0
+        yield _Offer(name, shared_by(pool, catalog), gives, part.max, words, one_zone, together)
+
+
+def _together(part: Part, pool: Pool, cluster: ClusterSpec) -> int:
+    """Return the most always-on nodes in one zone."""
+    if part.zone is not None:
+        return part.min
+    return in_one_zone(part.min, sources_of(pool, require(cluster.aws).network.places))
 
 
 def zone_parts(pool: Pool, cluster: ClusterSpec, catalog: Catalog) -> tuple[Part, ...]:
@@ -203,4 +212,5 @@ def _place(offer: _Offer, reach: Mapping[str, int]) -> TeamPool:
         shared_by=offer.shared_by,
         words=offer.words,
         one_zone=offer.one_zone,
+        together=offer.together,
     )

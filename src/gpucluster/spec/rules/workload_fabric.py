@@ -35,4 +35,5 @@ def _chosen(one: Serve | Train, wanted: Mapping[str, int], places: list[TeamPool
         return quota_shares.of_groups(places, wanted, one.nodes, one.replicas.max)
     part = one.topology
     word = None if part is None else part.required or part.preferred
-    return quota_shares.of_gang(places, one.nodes, one.gpus_per_node, word)
+    required = part is not None and part.required is not None
+    return quota_shares.of_gang(places, one.nodes, one.gpus_per_node, word, required=required)

@@ -228,9 +228,10 @@ def _train_fits(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> Iterator[Finding]:
-    """Check that one pool, and one topology domain, holds the gang. The always-on nodes of a pool are in one zone."""
+    """Check that one pool, and one topology domain, holds the gang."""
     part = one.topology
     word = None if part is None else part.required or part.preferred
+    required = part is not None and part.required is not None
     fit = [p for p, gpus in pools if require(p.nodes).max * (gpus // one.gpus_per_node) >= one.nodes]
     mine = places_of(one.team, require(on.cluster), on.catalog)
     if not fit:
@@ -243,6 +244,11 @@ def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> I
         yield error(*path, "nodes", id="above-quota", message=message)
     elif word in _known(on) and not quota_shares.of_gang(mine, one.nodes, one.gpus_per_node, word):
         yield error(*path, "topology", id="gang-above-domain", message=_no_level(word, one.nodes, mine))
+    elif word in _known(on) and not quota_shares.of_gang(
+        mine, one.nodes, one.gpus_per_node, word, required=required
+    ):
+        message = f"the always-on nodes of no pool of the team have room for {one.nodes} pods in one zone; they fill the sources in their order"
+        yield error(*path, "topology", id="gang-above-domain", message=message)
 
 
 def _no_level(word: str, nodes: int, mine: Sequence[quota_shares.TeamPool]) -> str:
