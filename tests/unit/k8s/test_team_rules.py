@@ -8,6 +8,7 @@ from support.kube import files, objects
 
 FOUND = objects(files())
 PODS = FOUND["ValidatingAdmissionPolicy/kube-team-pods"]["spec"]
+WORKLOADS = FOUND["ValidatingAdmissionPolicy/kube-team-workloads"]["spec"]
 SERVICES = FOUND["ValidatingAdmissionPolicy/kube-team-services"]["spec"]
 GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.org/mine"}]
 CLASS, CONTROLLER, QUEUE = (
@@ -57,6 +58,45 @@ def test_member_names_no_controller(pod: dict[str, Any], member: bool, expected:
     assert _refused(PODS, pod, variables={"member": member}) == expected
 
 
+NAMED = "only a controller says what it controls"
+
+
+@pytest.mark.parametrize(
+    ("before", "member", "expected"),
+    [
+        (None, True, [NAMED]),
+        (None, False, []),
+        ({"metadata": {}}, True, [NAMED]),
+        (_owned(), True, [NAMED]),
+        (_owned(controller=True, uid="other"), True, [NAMED]),
+        (_owned(controller=True), True, []),
+        (_owned(controller=True), False, []),
+    ],
+)
+def test_member_names_no_controller_of_a_workload(before: Any, member: bool, expected: list[str]) -> None:
+    """Regression: a Job with a Deployment as its controller ran without quota (FindAncestorJobManagedByKueue, Kueue v0.19.2)."""
+    (_, known) = WORKLOADS["variables"]
+    old = cel.evaluate(known["expression"], {"oldObject": before})
+    variables = {"member": member, "before": old}
+    assert _refused(WORKLOADS, _owned(controller=True), variables=variables) == expected
+    assert _refused(WORKLOADS, _owned(), variables=variables) == []
+
+
+def test_rule_of_controllers_holds_for_every_workload_that_a_member_makes() -> None:
+    rules = FOUND["Role/research/team-member"]["rules"]
+    (matched,) = WORKLOADS["matchConstraints"]["resourceRules"]
+    assert WORKLOADS["variables"][0] == PODS["variables"][0]
+    kinds = {
+        (group, one)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for one in rule["resources"]
+        if "create" in rule["verbs"] and "/" not in one and group in matched["apiGroups"]
+    }
+    assert {group for group, _ in kinds} == {*matched["apiGroups"]}
+    assert {one for _, one in kinds} - {*matched["resources"]} == {"trainingruntimes"}  # makes no pod
+
+
 @pytest.mark.parametrize(
     ("left", "member", "expected"),
     [
@@ -88,7 +128,7 @@ def test_service_has_no_external_addresses(spec: dict[str, Any], refused: bool) 
     assert _refused(SERVICES, {"spec": spec}) == expected
 
 
-@pytest.mark.parametrize("name", ["kube-team-pods", "kube-team-services"])
+@pytest.mark.parametrize("name", ["kube-team-pods", "kube-team-workloads", "kube-team-services"])
 def test_rules_hold_in_every_namespace_of_a_team(name: str) -> None:
     binding = FOUND[f"ValidatingAdmissionPolicyBinding/{name}"]["spec"]
     assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])

@@ -88,6 +88,7 @@ class TeamRules:
     """templates/k8s/team-rules.yaml.j2"""
 
     pods: str
+    workloads: str
     services: str
     labels: str
     groups: str  # a list in CEL
@@ -185,6 +186,7 @@ def team_rules(site: Site) -> Iterator[tuple[str, TeamRules]]:
         "team-rules",
         TeamRules(
             pods=scalar(site.name("team-pods")),
+            workloads=scalar(site.name("team-workloads")),
             services=scalar(site.name("team-services")),
             labels=scalar(site.labels),
             groups=scalar([team.group for team in site.kubernetes.teams]),
