@@ -199,6 +199,24 @@ def test_workloads_are_checked_against_their_cluster(
     assert said.partition(" ")[2] == expected
 
 
+def test_cpus_beside_accelerators_are_in_no_quota_of_cpus() -> None:
+    """Regression: with a pool of CPUs in the cluster, a team had only the CPUs of its quota, also beside its GPUs."""
+    for quota, replicas, cpus in (("", 8, 5), (", cpu: 2", 8, 5), (", cpu: 2", 28, 1)):
+        spec = a_kube_spec(
+            ("pools:\n", CPUS.replace("N,", "2,")),
+            ("mig-1g.10gb: 28", f"mig-1g.10gb: 28{quota}"),
+            (", may_borrow: true", ""),
+        )
+        asked = ("mig-1g.10gb: 1}", f"mig-1g.10gb: 1, cpu: {cpus}}}")
+        for more, expected in (
+            (asked, []),
+            (("mig-1g.10gb: 1}", "mig-1g.10gb: 1, cpu: 40}"), ["above-quota"]),
+        ):
+            text = changed(WORKLOADS, more, ("max: 8", f"max: {replicas}"))
+            found = inspect_workloads_text(text, "w.yaml", spec, catalog.load()).problems
+            assert [problem.id for problem in found] == expected
+
+
 def test_fixed_pools_need_no_name_in_eks() -> None:
     text = changed(KUBE, ("control_plane: eks", "existing: {context: prod}"), ("{min: 1, max: 6}", "6"))
     assert inspect_text(text, "s.yaml", catalog.load()).errors == ()

@@ -128,20 +128,21 @@ def _part(place: TeamPool, wanted: Mapping[str, int]) -> Fraction:
     return Fraction(sum(wanted[r] * weight(r) for r in named), whole)
 
 
-def limit_of(team: str, cluster: ClusterSpec, catalog: Catalog, resource: str) -> int:
-    """Return the most that the team can hold at once. CPU and memory follow from its quota of accelerators."""
+def limit_of(
+    team: str, cluster: ClusterSpec, catalog: Catalog, resource: str, beside: Iterable[str] = ()
+) -> int:
+    """Return the most that the team can hold at once. `beside`: accelerators of the same pods.
+
+    CPU and memory of a pool follow from the quota of its accelerators. So a team has CPUs beside its GPUs, also where another
+    pool has quotas of CPU.
+    """
     mine, offers = team_of(team, cluster), offered(cluster, catalog)
-    if resource in offers:
+    if resource in offers and resource != CPU:
         own = in_unit(resource, mine.quota.get(resource, 0)) or 0
         return min(own + _borrows(mine, resource, offers), offers[resource])
-    total = 0
-    for pool in pools_of(team, cluster, catalog, {}):
-        gives, most = gives_of(pool, catalog), require(pool.nodes).max
-        part = sum(
-            Fraction(limit_of(team, cluster, catalog, r), gives[r] * most) for r in shared_by(pool, catalog)
-        )
-        total += int(gives[resource] * most * min(part, Fraction(1)))
-    return total
+    named = [one for one in beside if one not in (CPU, MEMORY)]
+    places = places_of(team, cluster, catalog)
+    return sum(place.reach.get(resource, 0) for place in places if all(place.node.get(r) for r in named))
 
 
 def _borrows(team: Team, resource: str, offers: Mapping[str, int]) -> int:

@@ -184,7 +184,7 @@ def _serve_nodes(on: _On, index: int) -> Iterator[Finding]:
 
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
     for resource, amount in wanted.items():
-        limit = limit_of(one.team, require(on.cluster), on.catalog, resource)
+        limit = limit_of(one.team, require(on.cluster), on.catalog, resource, beside=wanted)
         if amount * one.nodes * one.replicas.max > limit:
             all_, has = (
                 quantity(resource, amount * one.nodes * one.replicas.max),
