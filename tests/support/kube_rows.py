@@ -15,6 +15,11 @@ BOTH = [
 
 CLUSTER_ROWS: list[Row] = [
     (
+        "a pool with the name of another pool's part",
+        [("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n"), ("name: serve\n", "name: tune-2a\n")],
+        "18:11: error[duplicate-name] pools[tune-2a].name: 'tune-2a' is the name of a runtime and a test of 'tune.2a', the part of a pool in one zone",
+    ),
+    (
         "a service account without a place",
         [("{nvidia.com/gpu: 32}}", "{nvidia.com/gpu: 32}, service_accounts: [{name: reader}]}")],
         "11:72: error[missing-key] kubernetes.teams[research].service_accounts[reader]: 'read' and 'write' are missing: its pods would have no rights",

@@ -120,6 +120,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     queueing.borrowing_limits,
     queueing.shares,
     queueing.queue_sizes,
+    queueing.part_names,
     queueing.preemption,
     queueing.priority_names,
     service_accounts.service_accounts,

@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog
+from gpucluster.plan import names
 from gpucluster.plan.model.values import quantity
-from gpucluster.spec.kubernetes import Team
+from gpucluster.spec.kubernetes import Runs, Team
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
+from gpucluster.spec.pools import of_kubernetes, run_by
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.queueing import NEVER
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, same_names
 from gpucluster.spec.rules.kubernetes import offered
-from gpucluster.spec.rules.places import places_of, unpromised
+from gpucluster.spec.rules.places import places_of, unpromised, zone_parts
 from gpucluster.text import quoted
 
 MAX_FLAVORS = 64  # of a resource group, in the schemas of ClusterQueue and Cohort (Kueue v0.19.2)
@@ -75,6 +77,22 @@ def queue_sizes(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         yield _too_many(spec, spare, "the cohort, which lends what is in no quota,")
 
 
+def part_names(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Check that no pool has the name of another pool's part: runtimes and tests of NCCL write `a.1a` as `a-1a`."""
+    require(spec.kubernetes)
+    region, found = require(spec.aws).region, dict[str, str]()
+    for pool in of_kubernetes(spec):
+        for part in or_none(lambda pool=pool: zone_parts(pool, spec, catalog)) or ():
+            if part.zone is not None:
+                name = names.zone_part(pool.name, region, part.zone)
+                found.setdefault(name.replace(".", "-"), name)
+    for index, pool in enumerate(spec.pools):
+        name = or_none(lambda pool=pool: pool.name)
+        if name in found and run_by(spec, pool) is Runs.KUBERNETES:
+            message = f"{quoted(name)} is the name of a runtime and a test of '{found[name]}', the part of a pool in one zone"
+            yield error("pools", index, "name", id="duplicate-name", message=message)
+
+
 def _too_many(spec: ClusterSpec, pools: Sequence[str], what: str) -> Finding:
     beyond = pools[MAX_FLAVORS]
     index = [pool.name for pool in spec.pools].index(beyond.partition(".")[0])
@@ -97,6 +115,6 @@ def preemption(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 
 
 def priority_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    names = [lambda one=one: one.name for one in require(spec.kubernetes).priorities]
-    for finding in same_names(names, "priorities"):
+    read = [lambda one=one: one.name for one in require(spec.kubernetes).priorities]
+    for finding in same_names(read, "priorities"):
         yield error("kubernetes", *finding.path, id=finding.id, message=finding.message)
