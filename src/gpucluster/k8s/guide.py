@@ -13,6 +13,7 @@ from gpucluster.plan.model import Bindings, Efs, FileSystemBinding, FsxLustre, L
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
+from gpucluster.plan.node_pools import always_on_zones
 
 
 def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
@@ -165,7 +166,7 @@ def _nodes(site: Site, plane: ExistingControlPlane) -> Iterator[str]:
         if pool.min:
             labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
             taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
-            yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} in {pool.zone} ({_bought(pool)}) with the labels {labels}; taints: {taints}"
+            yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} {_where(pool)} ({_bought(pool)}) with the labels {labels}; taints: {taints}"
     if any(pool.elastic for pool in part.pools):
         yield f"an IAM role for Karpenter's controller, with the policies of Karpenter's guide for the cluster `{plane.eks_name}`, and an association of EKS Pod Identity with the service account `{names.KARPENTER}/{names.KARPENTER}`"
         yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes, with an access entry of the type EC2_LINUX; the controller's role may pass it"
@@ -175,6 +176,14 @@ def _nodes(site: Site, plane: ExistingControlPlane) -> Iterator[str]:
         yield "the right `ec2:DescribeCapacityReservations` of Karpenter's controller"
     if any(s.market is Market.SPOT for pool in part.pools if pool.elastic for s in pool.sources):
         yield f"the SQS queue `{names.interruption_queue(cluster)}`, which gets EC2's spot notices"
+
+
+def _where(pool: NodePool) -> str:
+    """Return the zones of the always-on nodes."""
+    zones = always_on_zones(pool.min, pool.sources)
+    if len(zones) == 1:
+        return f"in {pool.zone}"
+    return "with " + " and ".join(f"{nodes} in {zone}" for zone, nodes in zones.items())
 
 
 def _bought(pool: NodePool) -> str:

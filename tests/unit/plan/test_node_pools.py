@@ -118,6 +118,15 @@ def test_no_node_group_has_more_nodes_than_its_source(nodes: str) -> None:
     assert groups == [(("us-west-2a",), "cr-0123456789abcdef0", 2), (("us-west-2b",), None, 2)]
 
 
+def test_readme_asks_the_site_for_nodes_in_the_zones_of_their_sources() -> None:
+    """Regression: it asked for all of them in the first zone."""
+    existing = ("control_plane: eks", "existing: {context: prod, eks_name: prod}")
+    few = ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 4}")
+    spec = a_kube_spec(*_of_machine("g6e.2xlarge"), existing, few)
+    text = tree(spec, resolve(spec, catalog.load()), running=None)["README.md"]
+    assert "- pool tune: 4 nodes with 2 in us-west-2a and 2 in us-west-2b (2 reservation `cr-" in text
+
+
 def test_gang_with_efa_is_not_on_always_on_nodes_of_two_zones() -> None:
     """EFA does not cross zones. Regression: `check` took it, and Kueue would place it in both zones."""
     spec = a_kube_spec(*_of_machine("p4de.24xlarge"))
