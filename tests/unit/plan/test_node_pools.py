@@ -13,7 +13,7 @@ from support.builders import (
 from support.kube import objects, tree
 from support.kube_specs import kube_specs
 
-from gpucluster import catalog
+from gpucluster import catalog, k8s
 from gpucluster.k8s.lint import check, facts
 from gpucluster.k8s.lint.read import read
 from gpucluster.plan.explain import explain
@@ -22,6 +22,7 @@ from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.values import Market
 from gpucluster.plan.node_pools import launches, parts, unused
 from gpucluster.plan.resolve import resolve
+from gpucluster.plan.resolve.workloads import workloads
 from gpucluster.spec import ClusterSpec, inspect_workloads_text
 
 TWO_ZONES = ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]")
@@ -233,3 +234,26 @@ def test_gang_above_the_nodes_of_a_zone_is_refused() -> None:
         "above-quota",
         "5 x 8 GPUs must be in one pool and, with EFA, in one zone; the team has 32 in tune.2a, 32 in tune.2b",
     )
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        "{resources: {nvidia.com/gpu: 8}, replicas: {min: 4, max: 4}}",
+        "{resources: {nvidia.com/gpu: 8}, nodes: 2, replicas: {min: 1, max: 1}}",
+    ],
+)
+def test_lint_takes_replicas_in_several_parts(service: str) -> None:
+    """Regression: lint compared all replicas with one flavor, and counted a leader as often as the pods of its replica."""
+    spec = a_kube_spec(*_of_machine("p4de.24xlarge"))
+    more = f"  - {{name: model, team: research, image: registry.example.org/x:1, {service[1:]}\n"
+    text = changed(WORKLOADS, ("serve:\n", f"serve:\n{more}"), ("    nodes: 4\n", "    nodes: 2\n"))
+    plan = resolve(spec, catalog.load())
+    asked = inspect_workloads_text(text, "w.yaml", spec, catalog.load()).result()
+    texts = {
+        one.path: one.content.decode()
+        for one in k8s.render(plan, workloads(asked, kubernetes_of(plan)))
+        if one.path.endswith(".yaml") and "/helm/" not in one.path
+    }
+    documents = [document for path, text in texts.items() for document in read(text, path).documents]
+    assert [str(finding) for finding in check(documents, facts(plan))] == []

@@ -22,6 +22,7 @@ _TEMPLATES: dict[str, Path] = {
     "Job.batch": ("spec", "template"),
     "CronJob.batch": ("spec", "jobTemplate", "spec", "template"),
 }
+LWS = "LeaderWorkerSet.leaderworkerset.x-k8s.io"
 JOBSET = "JobSet.jobset.x-k8s.io"
 _JOBSET_TEMPLATE = ("template", "spec", "template")
 _WIDTHS = ("size", "numNodes", "replicas", "minReplicas", "parallelism")  # of a kind that is searched
@@ -78,8 +79,20 @@ def pods_of(thing: Obj) -> Iterator[Pods]:
         for where, job in entries(thing.body, "spec", "replicatedJobs"):
             width = _whole(at(job, "replicas"), 1) * _whole(at(job, "template", "spec", "parallelism"), 1)
             yield Pods(thing, (*where, *_JOBSET_TEMPLATE), mapping(at(job, *_JOBSET_TEMPLATE)), width)
+    elif thing.key == LWS:
+        yield from _of_groups(thing)
     elif not is_built_in(thing.api_version) and not thing.is_client_file:
         yield from _search(thing, thing.body, (), 1)
+
+
+def _of_groups(thing: Obj) -> Iterator[Pods]:
+    """Yield both templates of a LeaderWorkerSet. A replica has `size` pods, and the leader is one of them."""
+    base = ("spec", "leaderWorkerTemplate")
+    replicas, size = _whole(at(thing.body, "spec", "replicas"), 1), _whole(at(thing.body, *base, "size"), 1)
+    leads = bool(mapping(at(thing.body, *base, "leaderTemplate")))
+    for key, each in (("leaderTemplate", 1), ("workerTemplate", size - 1 if leads else size)):
+        if template := mapping(at(thing.body, *base, key)):
+            yield Pods(thing, (*base, key), template, replicas * each, complete=False, inline=False)
 
 
 def _search(thing: Obj, value: Any, path: Path, count: int) -> Iterator[Pods]:

@@ -8,8 +8,12 @@ from gpucluster.k8s.lint import kueue, placement
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
+from gpucluster.k8s.lint.pods import LWS, Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, text
+
+_APART = frozenset(
+    {"Deployment.apps", LWS}
+)  # Kueue queues each of their replicas alone, so they can be in several flavors
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -85,7 +89,8 @@ def _workload(manifests: ManifestSet, workload: Obj, queue: Obj) -> Iterator[Fin
         for resource, amount in needs(pods).items():
             total[resource] = total.get(resource, Decimal(0)) + amount * pods.count
     for resource, amount in total.items():
-        reach = _reach(manifests, queue, resource, flavors)
+        reached = _reach(manifests, queue, resource, flavors)
+        reach = sum(reached, start=Decimal(0)) if workload.key in _APART else max(reached, default=Decimal(0))
         if resource in covered and amount > reach:
             words = f"asks for {quantity.shown(amount)} {resource}, queue {queue.name!r} reaches {quantity.shown(reach)}"  # fmt: skip
             yield workload.found(
@@ -126,10 +131,9 @@ def _chosen(manifests: ManifestSet, pods: Pods, flavor: Obj) -> bool:
     return not pools or any(placement.selected(pods, pool) for pool in pools)
 
 
-def _reach(manifests: ManifestSet, queue: Obj, resource: str, flavors: frozenset[str]) -> Decimal:
-    """Return the most that one flavor can provide: its own quota and what may be borrowed in the whole cohort tree."""
+def _reach(manifests: ManifestSet, queue: Obj, resource: str, flavors: frozenset[str]) -> Iterator[Decimal]:
+    """Yield the most that each flavor can provide: its own quota and what may be borrowed in the whole cohort tree."""
     family = kueue.family(manifests, queue)
-    best = Decimal(0)
     for own in kueue.quotas(queue):
         if own.resource == resource and own.flavor in flavors:
             all_of_it = sum(
@@ -137,5 +141,4 @@ def _reach(manifests: ManifestSet, queue: Obj, resource: str, flavors: frozenset
                 start=Decimal(0),
             )  # fmt: skip
             limit = all_of_it if own.borrowing is None else min(all_of_it, own.nominal + own.borrowing)
-            best = max(best, limit if len(family) > 1 else own.nominal)
-    return best
+            yield limit if len(family) > 1 else own.nominal
