@@ -40,7 +40,9 @@ def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Iterator[M
         "releaseName": release.name,
         "targetNamespace": release.namespace,
         "storageNamespace": release.namespace,
-        "install": {"createNamespace": True},
+        # Flux's default is helm's: definitions of a folder `crds` are not replaced
+        "install": {"createNamespace": True, "crds": "CreateReplace"},
+        "upgrade": {"crds": "CreateReplace"},
         "values": values_of(release, files),
     }
     name = f"{site.plan.name}-{release.name}"

@@ -7,9 +7,19 @@ from gpucluster import catalog
 from gpucluster.k8s.manifest import Manifest, documents
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.charts import needs_efa_plugin
-from gpucluster.k8s.waves import CHARTS
+from gpucluster.k8s.waves import CHARTS, FIELD_MANAGER
 from gpucluster.plan import names
 
+# Not strict: the definitions are those of other projects, and a server may be older than their fields.
+DEFINE = (
+    "kubectl",
+    "apply",
+    "--server-side",
+    f"--field-manager={FIELD_MANAGER}",
+    "--force-conflicts",
+    "--filename",
+    "-",
+)
 WITHOUT_VALUES = ("jobset", "lws")  # their defaults are right
 
 
@@ -52,6 +62,15 @@ def install(release: Release, cluster: str) -> Iterator[str]:
     if release.values is not None:
         yield from ("--values", release.values)
     yield from ("--labels", f"{names.LABEL_CLUSTER}={cluster}", "--wait")
+
+
+def definitions(release: Release) -> Iterator[str]:
+    """Yield the words of the command that prints the definitions of the chart's folder `crds`.
+
+    helm installs these, and neither upgrades nor deletes them (helm.sh, "Custom Resource Definitions"). So they are applied before each
+    install and upgrade: an uninstall leaves old ones behind.
+    """
+    yield from ("helm", "show", "crds", *release.chart, "--version", release.version)
 
 
 def _values(name: str) -> str | None:

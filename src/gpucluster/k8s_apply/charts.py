@@ -46,13 +46,14 @@ def install(
     folder: Path,
     *,
     users: Callable[[Installed], list[str]],
+    define: Callable[[str], None],
     clock: Clock,
     report: Report,
     limit_s: float,
 ) -> bool:
     """Install or upgrade the release if it differs from `found`. Return whether something changed.
 
-    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them.
+    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them. `define` applies definitions.
     """
     known = [found.get((release.namespace, release.name))]
 
@@ -65,6 +66,8 @@ def install(
             return False
         verb = "installing" if there is None else "upgrading"
         report(f"{verb} the chart {release.name} {release.version}")
+        if text := helm.definitions(release).strip():
+            define(text)
         helm.upgrade(release, folder, limit_s)
         return True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucluster import catalog
-from gpucluster.k8s.releases import Release, install
+from gpucluster.k8s.releases import Release, definitions, install
 from gpucluster.k8s_apply import program
 from gpucluster.plan import names
 
@@ -65,6 +65,10 @@ class Helm:
         """Return the values that the release was installed with, without the chart's own."""
         words = ("get", "values", release.name, "--namespace", release.namespace, "--output", "json")
         return json.loads(self._call(words) or "null") or {}
+
+    def definitions(self, release: Release) -> str:
+        """Return the definitions of the chart's folder `crds`; an empty text without one."""
+        return self._call(tuple(definitions(release))[1:])
 
     def upgrade(self, release: Release, folder: Path, timeout_s: float) -> None:
         """Install or upgrade it, and wait until its objects are ready."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.releases import DEFINE
 from gpucluster.k8s.waves import FIELD_MANAGER
 from gpucluster.k8s_apply import program
 from gpucluster.k8s_apply.faults import NotFoundError, RefusedError, UnservedError, fault_of
@@ -110,6 +111,10 @@ class Kubectl:
     def apply(self, folder: Path, *flags: str) -> None:
         """Apply a folder with its kustomization.yaml. FieldConflictError: others have set a field, and FORCE is no flag."""
         self._call("apply", *_APPLY, *flags, "--kustomize", str(folder))
+
+    def define(self, definitions: str) -> None:
+        """Apply the CustomResourceDefinitions of a chart, over those that helm has installed."""
+        self._call(*DEFINE[1:], stdin=definitions)
 
     def applied(self, manifests: Sequence[Manifest]) -> list[Manifest]:
         """Return what the objects would be after an apply. Nothing changes."""

@@ -141,6 +141,7 @@ def _charts(
             found,
             folder,
             users=lambda one: charts_removal.users_of(access, one),
+            define=access.kubectl.define,
             clock=access.clock,
             report=access.report,
             limit_s=limit,

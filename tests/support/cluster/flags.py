@@ -44,6 +44,7 @@ HELM = {
         "all-namespaces": SWITCH, "deployed": SWITCH, "failed": SWITCH, "pending": SWITCH, "superseded": SWITCH,
         "uninstalling": SWITCH, "uninstalled": SWITCH, "filter": VALUE, "selector": VALUE, "output": VALUE, "max": VALUE,
     },
+    "show crds": {"repo": VALUE, "version": VALUE},
     "get values": {"output": VALUE, "all": SWITCH, "revision": VALUE},
     "upgrade": {
         "install": SWITCH, "repo": VALUE, "version": VALUE, "create-namespace": SWITCH, "values": VALUE, "set": VALUE,

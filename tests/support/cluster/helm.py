@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from support.cluster.state import OF_CHARTS, Begun, fail, suffer
+from support.cluster.state import IN_TEMPLATES, OF_CHARTS, Begun, fail, suffer
 
 Row = dict[str, Any]
 BEGIN = "2026-11-25 12:00:00.123456789 +0000 UTC"  # of the clock of `Cluster`
@@ -81,8 +81,12 @@ def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str,
         yaml.load(Path(flags["values"]).read_text(), yaml.CSafeLoader) if "values" in flags else None
     )
     row["status"] = "deployed"
-    if words[0] not in values["crds"]:
-        values["crds"].append(words[0])
+    if (
+        words[0] in IN_TEMPLATES
+    ):  # helm upgrades what a chart has as templates, and only creates what is in its folder `crds`
+        values["crds"][words[0]] = flags["version"]
+    else:
+        values["crds"].setdefault(words[0], flags["version"])
     return "", f'Release "{words[0]}" has been upgraded. Happy Helming!'
 
 
@@ -99,10 +103,8 @@ def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
     if row is None:
         return f"Error: uninstall: Release not loaded: {words[0]}: release: not found", ""
     values["releases"].remove(row)
-    if (
-        words[0] in ("kueue", "jobset") and words[0] in values["crds"]
-    ):  # their charts have the definitions as templates
-        values["crds"].remove(words[0])
+    if words[0] in IN_TEMPLATES and words[0] in values["crds"]:
+        del values["crds"][words[0]]
         kinds = {(version, kind) for version, found in OF_CHARTS[words[0]].items() for kind in found}
         values["objects"] = {
             k: o for k, o in values["objects"].items() if (o["apiVersion"], o["kind"]) not in kinds
@@ -133,7 +135,29 @@ def _get_values(values: Row, words: list[str], flags: dict[str, str]) -> tuple[s
     return ("Error: release: not found", "") if row is None else ("", json.dumps(row["values"]))
 
 
+def _show_crds(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    if words[0] not in REPOSITORIES or words[0].startswith("oci://") == ("repo" in flags):
+        return f"Error: failed to download {words[0]!r}: not found", ""
+    name, version = REPOSITORIES[words[0]], flags["version"]
+    if name in IN_TEMPLATES:
+        return "", ""
+    documents = [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": f"{kind.lower()}s.{group.partition('/')[0]}",
+                "annotations": {"of": name, "at": version},
+            },
+        }
+        for group, kinds in OF_CHARTS[name].items()
+        for kind in kinds
+    ]
+    return "", yaml.safe_dump_all(documents, explicit_start=True)
+
+
 _VERBS = {
+    "show crds": _show_crds,
     "upgrade": _upgrade,
     "rollback": _rollback,
     "uninstall": _uninstall,

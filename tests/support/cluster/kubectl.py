@@ -122,9 +122,12 @@ class Server(Controllers):
         )
         found, problems = [], [problem] if problem else []
         for one in items:
-            refused = self._refusal(one) or self._conflict(one, flags)
+            refused = self._refusal(one) or self._unknown_field(one) or self._conflict(one, flags)
             if refused:
                 problems.append(refused)
+            elif one["kind"] == "CustomResourceDefinition":
+                self._define(one)
+                found.append(one)
             else:
                 found.append(_shown(self._applied(one, flags, dry=dry), flags))
         if problems:
@@ -206,6 +209,28 @@ class Server(Controllers):
             )
         return ""
 
+    def _define(self, one: Object) -> None:
+        """Take the definitions of a chart from what its `helm show crds` printed."""
+        marks = one["metadata"]["annotations"]
+        self.values["crds"][marks["of"]] = marks["at"]
+
+    def _unknown_field(self, one: Object) -> str:
+        """Refuse an object of a chart whose definitions are of another version: a field of it may be missing there."""
+        for row in self.values["releases"]:
+            name, kinds = row["name"], OF_CHARTS[row["name"]].get(one["apiVersion"], [])
+            at = self.values["crds"].get(name)
+            if (
+                one["kind"] in kinds
+                and at is not None
+                and row["chart"] not in (f"{name}-{at}", "rolled-back", "")
+            ):
+                version = one["apiVersion"].rpartition("/")[2]
+                return (
+                    f'Error from server (BadRequest): error when creating "STDIN": {one["kind"]} in version "{version}" cannot be handled'
+                    f' as a {one["kind"]}: strict decoding error: unknown field "spec.newer"'
+                )
+        return ""
+
     def _conflict(self, one: Object, flags: dict[str, str]) -> str:
         """Return the conflict of an apply with a field that another manager has set; --force-conflicts takes the field."""
         owned = self.values["owned"].get(_key(one), [])
@@ -258,6 +283,8 @@ def _unmatched(one: Object) -> str:
 
 
 def _items(text: str) -> list[Object]:
+    if not text.lstrip().startswith("{"):
+        return list(yaml.load_all(text, yaml.CSafeLoader))
     found = json.loads(text)
     return found["items"] if found["kind"] == "List" else [found]
 

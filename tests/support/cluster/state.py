@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 BUILT_IN = {
     "v1": ["ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+    "apiextensions.k8s.io/v1": ["CustomResourceDefinition"],
     "apps/v1": ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
     "batch/v1": ["CronJob", "Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
@@ -33,8 +34,12 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     },
     "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
+IN_TEMPLATES = (
+    "kueue",
+    "kubeflow-trainer",
+)  # their charts have the definitions as templates, the others in a folder `crds`
 CLUSTER_SCOPED = {
-    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "EC2NodeClass", "MultiKueueConfig", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "CustomResourceDefinition", "EC2NodeClass", "MultiKueueConfig", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
     "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ def running(cluster: Cluster, bound: Steps) -> Cluster:
     releases = [
         {"name": one.name, "namespace": one.namespace, "revision": 1, "status": "deployed", "chart": "x",
          "labels": {names.LABEL_CLUSTER: "kube"}, "values": None} for one in bound.releases]  # fmt: skip
-    cluster.change(releases=releases, crds=[one.name for one in bound.releases])
+    cluster.change(releases=releases, crds={one.name: one.version for one in bound.releases})
     cluster.put(*bound.objects, KARPENTER, machine("m-1"), machine("m-2"))
     return cluster
 
@@ -109,7 +109,7 @@ def test_what_is_not_in_the_spec_is_named_first(
     running: Cluster, bound: Steps, api_version: str, kind: str
 ) -> None:
     """Regression: a CronJob between two runs went with its namespace, without a word."""
-    running.change(crds=[*running.values()["crds"], "kubeflow-trainer", "lws"])
+    running.change(crds={**running.values()["crds"], "kubeflow-trainer": "2.3.0", "lws": "0.9.0"})
     running.put(job(api_version, kind))
     with pytest.raises(StateError) as found:
         empty(running, bound)

@@ -17,7 +17,7 @@ OURS = {"PrometheusRule/kube", "ConfigMap/kube-dashboard", "Namespace/kube-monit
 
 @pytest.fixture
 def monitored(cluster: Cluster) -> Steps:
-    cluster.change(crds=["prometheus-operator"])
+    cluster.change(crds=dict.fromkeys(["prometheus-operator"], "1"))
     return kube_steps(MONITORED, STATIC)
 
 

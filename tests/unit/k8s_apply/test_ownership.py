@@ -79,7 +79,7 @@ def test_release_of_others_is_found_among_many(cluster: Cluster, small: Steps) -
 
 
 def test_without_charts_the_kinds_of_others_are_used(cluster: Cluster, small: Steps) -> None:
-    cluster.change(crds=["jobset", "karpenter", "kueue"])
+    cluster.change(crds=dict.fromkeys(["jobset", "karpenter", "kueue"], "1"))
     assert up(cluster.access(charts=False), small, holder="ann").charts == ()
     assert cluster.calls("helm") == []
     assert "kube-research" in cluster.objects("ClusterQueue")
@@ -96,7 +96,7 @@ def test_what_left_the_spec_is_listed_and_pruned_on_request(
     cluster: Cluster, small: Steps, prune: bool
 ) -> None:
     marks = {names.LABEL_CLUSTER: "kube", "app.kubernetes.io/managed-by": "gpucluster"}
-    cluster.change(crds=["kueue", "karpenter", "jobset"])
+    cluster.change(crds=dict.fromkeys(["kueue", "karpenter", "jobset"], "1"))
     queue = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "ClusterQueue",
@@ -129,7 +129,7 @@ def test_every_kind_of_a_tree_is_looked_for(bound: Steps) -> None:
 
 def test_runtime_stays_while_a_trainjob_needs_it(cluster: Cluster) -> None:
     """Kubeflow Trainer v2.3.0 does not keep a runtime that is in use, and a gang without its runtime cannot restart."""
-    cluster.change(crds=["kubeflow-trainer"])
+    cluster.change(crds=dict.fromkeys(["kubeflow-trainer"], "1"))
     up(cluster.access(), kube_steps(TRAINED, STATIC), holder="ann")
     (old,) = cluster.objects("ClusterTrainingRuntime")
     image = ("registry.example.org/train:2.0'", "registry.example.org/train:2.1'")
@@ -150,7 +150,7 @@ def test_runtime_stays_while_a_trainjob_needs_it(cluster: Cluster) -> None:
 
 
 def test_runtime_goes_with_its_gang(cluster: Cluster) -> None:
-    cluster.change(crds=["kubeflow-trainer"])
+    cluster.change(crds=dict.fromkeys(["kubeflow-trainer"], "1"))
     up(cluster.access(), kube_steps(TRAINED, STATIC, running=(AS_TRAINJOB,)), holder="ann")
     done = up(cluster.access(), kube_steps(TRAINED, STATIC, running=None), holder="ann", prune=True)
     gone = {ref.split("/")[1] for ref in done.pruned}

@@ -26,7 +26,7 @@ def apply(cluster: Cluster, steps: Steps, **more: object) -> Applied:
 
 def test_charts_come_first_then_the_waves_in_order(cluster: Cluster, bound: Steps) -> None:
     done = apply(cluster, bound)
-    changes = [line for line in cluster.calls() if " upgrade " in line or " apply " in line]
+    changes = [line for line in cluster.calls() if " upgrade " in line or " --kustomize " in line]
     assert [line.split()[5] for line in changes[:5]] == list(CHARTS)
     assert [line.rpartition("/")[2] for line in changes[5:]] == [wave.folder for wave in USUAL_WAVES]
     assert done.charts == CHARTS
@@ -144,7 +144,29 @@ def test_chart_that_cannot_be_had_is_named_with_its_source(cluster: Cluster, bou
         apply(cluster, bound)
     assert "goes on here" in str(found.value)
     assert cluster.calls("upgrade --install kueue") == []
-    assert cluster.calls(" apply ") == []
+    assert cluster.calls(" --kustomize ") == []
+
+
+def test_newer_chart_brings_its_definitions(cluster: Cluster, bound: Steps) -> None:
+    """helm never upgrades what a chart has in its folder `crds`: the objects of the new version were refused for ever."""
+    old = {"jobset": "0.11.0", "karpenter": "1.13.0", "kueue": "0.19.2"}
+    apply(cluster, bound)
+    cluster.change(
+        crds={**cluster.values()["crds"], **old},
+        releases=[
+            {**row, "chart": f"{row['name']}-{old[row['name']]}"} if row["name"] in old else row
+            for row in cluster.values()["releases"]
+        ],
+    )
+    apply(cluster, bound)
+    wanted = {release.name: release.version for release in bound.releases if release.name in old}
+    assert {name: cluster.values()["crds"][name] for name in old} == wanted
+
+
+def test_definitions_that_an_uninstall_left_are_renewed(cluster: Cluster, bound: Steps) -> None:
+    cluster.change(crds={"jobset": "0.11.0", "karpenter": "1.13.0"})
+    assert "jobset" in apply(cluster, bound).charts
+    assert cluster.values()["crds"]["karpenter"] == "1.14.1"
 
 
 def test_registry_that_is_away_for_a_moment_is_asked_again(cluster: Cluster, bound: Steps) -> None:

@@ -13,7 +13,7 @@ POD = on_node()
 
 @pytest.fixture
 def full(cluster: Cluster) -> Cluster:
-    cluster.change(crds=["jobset", "kueue", "karpenter"])
+    cluster.change(crds=dict.fromkeys(["jobset", "kueue", "karpenter"], "1"))
     cluster.put(JOBSET, JOB, ADMITTED, POD, NODE, event(POD, "Pulling", "Pulling image"))
     return cluster
 
