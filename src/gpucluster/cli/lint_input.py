@@ -142,8 +142,12 @@ def _template(first: "Finding") -> "Finding":
 
 
 def _has_no_key(value: Any) -> bool:
-    """Return whether a document lacks the keys of a manifest, as a file of Helm values or a JSON patch does."""
-    return not (isinstance(value, dict) and ("apiVersion" in value or {"kind", "metadata"} <= value.keys()))
+    """Return whether a document lacks the keys of a manifest, as a file of Helm values or a JSON patch does. The files from
+    which Grafana reads its sources, dashboards and alerts have `apiVersion: 1` and no kind."""
+    if not isinstance(value, dict):
+        return True
+    numbered = isinstance(value.get("apiVersion"), int) and "kind" not in value
+    return numbered or not ("apiVersion" in value or {"kind", "metadata"} <= value.keys())
 
 
 def _looks_like_manifest(written: str) -> bool:

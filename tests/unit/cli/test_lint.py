@@ -257,3 +257,11 @@ def test_rendered_folder_passes_and_plan_json_is_not_a_manifest(
     (tmp_path / "k8s/MISSING.md").unlink(missing_ok=True)
     assert (tmp_path / "plan.json").exists()
     assert run(tmp_path, "--spec", spec) == 0, capsys.readouterr().out
+
+
+def test_files_that_grafana_reads_are_no_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their `apiVersion: 1` was an error of a manifest without a kind."""
+    (tmp_path / "alerts.yaml").write_text("apiVersion: 1\ngroups: [{name: a, orgId: 1}]\n")
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n")
+    assert run(tmp_path) == 0
+    assert f"not checked: {tmp_path}/alerts.yaml: document 1 is not a manifest" in capsys.readouterr().out

@@ -63,6 +63,8 @@ def _unknown(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
         return
     else:
         near, level = _nearest(thing.kind, kinds)
+        if not projects.release(thing.group):
+            level = Severity.WARNING  # the manifests define some kinds of the group: KafkaConnector, not KafkaConnect
     have = sorted(
         one.api_version
         for one in manifests.resources.values()
