@@ -259,7 +259,9 @@ def test_rendered_folder_passes_and_plan_json_is_not_a_manifest(
     assert run(tmp_path, "--spec", spec) == 0, capsys.readouterr().out
 
 
-def test_files_that_grafana_reads_are_no_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_grafana_reads_are_no_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Their `apiVersion: 1` was an error of a manifest without a kind."""
     (tmp_path / "alerts.yaml").write_text("apiVersion: 1\ngroups: [{name: a, orgId: 1}]\n")
     (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n")

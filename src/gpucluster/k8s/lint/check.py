@@ -38,9 +38,11 @@ from gpucluster.k8s.lint import (
     schemas,
     security,
     storage,
+    value_sources,
     values,
     versions,
     well_known,
+    windows,
 )
 from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.document import Document, documents
@@ -82,6 +84,8 @@ CHECKERS: dict[str, Callable[[ManifestSet], Iterator[Finding]]] = {
     "network": network.check,
     "queue_labels": queue_labels.check,
     "device_names": device_names.check,
+    "value_sources": value_sources.check,
+    "windows": windows.check,
     "well_known": well_known.check,
     "probes": probes.check,
     "fabric_names": fabric_names.check,

@@ -21,6 +21,7 @@ _POLICIES: dict[str, Path] = {
     "Job.batch": ("spec", "podFailurePolicy"),
     "CronJob.batch": ("spec", "jobTemplate", "spec", "podFailurePolicy"),
 }
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 # path in the template, the allowed words
 _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("spec.restartPolicy", ("Always", "Never", "OnFailure")),
@@ -29,9 +30,33 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("spec.tolerations.*.operator", ("Equal", "Exists", "Gt", "Lt")),
     ("spec.tolerations.*.effect", ("NoExecute", "NoSchedule", "PreferNoSchedule", "")),
     ("spec.topologySpreadConstraints.*.whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")),
-    ("spec.containers.*.imagePullPolicy", ("Always", "IfNotPresent", "Never")),
-    ("spec.containers.*.ports.*.protocol", PROTOCOLS),
-)
+    ("spec.os.name", ("linux", "windows")),
+    ("spec.topologySpreadConstraints.*.nodeAffinityPolicy", ("Honor", "Ignore")),
+    ("spec.topologySpreadConstraints.*.nodeTaintsPolicy", ("Honor", "Ignore")),
+    ("spec.securityContext.fsGroupChangePolicy", ("Always", "OnRootMismatch")),
+    ("spec.securityContext.supplementalGroupsPolicy", ("Merge", "Strict")),
+    ("spec.securityContext.seccompProfile.type", _PROFILES),
+    ("spec.securityContext.appArmorProfile.type", _PROFILES),
+    ("spec.volumes.*.hostPath.type", ("BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "")),
+    *(
+        (f"spec.{kind}.*.{field}", words)
+        for kind in ("containers", "initContainers")
+        for field, words in (
+            ("imagePullPolicy", ("Always", "IfNotPresent", "Never", "")),
+            ("ports.*.protocol", (*PROTOCOLS, "")),
+            ("restartPolicy", ("Always", "Never", "OnFailure")),
+            ("terminationMessagePolicy", ("FallbackToLogsOnError", "File", "")),
+            ("volumeMounts.*.mountPropagation", ("Bidirectional", "HostToContainer", "None")),
+            ("volumeMounts.*.recursiveReadOnly", ("Disabled", "Enabled", "IfPossible")),
+            ("resizePolicy.*.resourceName", ("cpu", "memory")),
+            ("resizePolicy.*.restartPolicy", ("NotRequired", "RestartContainer")),
+            ("securityContext.procMount", ("Default", "Unmasked")),
+            ("securityContext.seccompProfile.type", _PROFILES),
+            ("securityContext.appArmorProfile.type", _PROFILES),
+            *((f"{probe}.httpGet.scheme", ("HTTP", "HTTPS", "")) for probe in _PROBES),
+        )
+    ),
+)  # fmt: skip
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:

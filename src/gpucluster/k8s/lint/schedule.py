@@ -1,7 +1,9 @@
-"""Schedules of cron as the API server reads them: five fields, or a word after `@`."""
+"""Schedules of cron as the API server reads them: five fields, or a word after `@`. And time zones."""
 
 import re
+from difflib import get_close_matches
 
+from gpucluster.catalog.time_zones import time_zones
 from gpucluster.text import quoted
 
 _WORDS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
@@ -33,6 +35,19 @@ def complaint(written: str) -> str:
         return f"{quoted(written)} is no schedule of five fields"
     found = [_of_field(field, form) for field, form in zip(fields, _FIELDS, strict=True)]
     return next((words for words in found if words), "")
+
+
+def zone_complaint(written: str) -> str:
+    """Return what is wrong with a time zone; "" if nothing is. Only explicit names count, and case matters."""
+    if written in time_zones():
+        return ""
+    if not written or written.lower() == "local":
+        return f"{quoted(written)} is no time zone: give a name such as Etc/UTC, or leave timeZone out"
+    near = get_close_matches(written, sorted(time_zones()), n=1) or [
+        name for name in sorted(time_zones()) if name.lower() == written.lower()
+    ]
+    hint = f"; did you mean {near[0]}?" if near else ": use a name such as Europe/Berlin or Etc/UTC"
+    return f"{quoted(written)} is no time zone of the API server{hint}"
 
 
 def _of_field(written: str, field: tuple[str, int, int, dict[str, int]]) -> str:

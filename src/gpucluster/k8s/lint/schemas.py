@@ -64,7 +64,7 @@ def _unknown(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     else:
         near, level = _nearest(thing.kind, kinds)
         if not projects.release(thing.group):
-            level = Severity.WARNING  # the manifests define some kinds of the group: KafkaConnector, not KafkaConnect
+            level = Severity.WARNING  # the manifests can define some kinds of a group and use others
     have = sorted(
         one.api_version
         for one in manifests.resources.values()

@@ -22,10 +22,45 @@ _RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 _HPA = "HorizontalPodAutoscaler.autoscaling"
 _POLICY = "NetworkPolicy.networking.k8s.io"
 
+_SCOPES = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "VolumeAttributesClass")  # fmt: skip
+
 # kind, path (`*` is each entry), the allowed words
 _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Service", "spec.type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
     ("Service", "spec.ports.*.protocol", PROTOCOLS),
+    ("Service", "spec.sessionAffinity", ("ClientIP", "None", "")),
+    ("Service", "spec.internalTrafficPolicy", ("Cluster", "Local")),
+    ("Service", "spec.externalTrafficPolicy", ("Cluster", "Local", "")),
+    ("Service", "spec.ipFamilyPolicy", ("PreferDualStack", "RequireDualStack", "SingleStack")),
+    ("Service", "spec.ipFamilies.*", ("IPv4", "IPv6")),
+    (_POLICY, "spec.ingress.*.ports.*.protocol", PROTOCOLS),
+    (_POLICY, "spec.egress.*.ports.*.protocol", PROTOCOLS),
+    *(("StatefulSet.apps", f"spec.persistentVolumeClaimRetentionPolicy.{field}", ("Delete", "Retain", "")) for field in ("whenDeleted", "whenScaled")),
+    *(("ResourceQuota", way, _SCOPES) for way in ("spec.scopes.*", "spec.scopeSelector.matchExpressions.*.scopeName")),
+    *((_HPA, f"spec.behavior.{side}.selectPolicy", ("Disabled", "Max", "Min")) for side in ("scaleDown", "scaleUp")),
+    *((_HPA, f"spec.behavior.{side}.policies.*.type", ("Percent", "Pods")) for side in ("scaleDown", "scaleUp")),
+    *((_HPA, f"spec.metrics.*.{part}.target.type", ("AverageValue", "Utilization", "Value")) for part in ("containerResource", "external", "object", "pods", "resource")),
+    *(
+        row
+        for kind in (f"MutatingWebhookConfiguration.{_ADMISSION}", f"ValidatingWebhookConfiguration.{_ADMISSION}")
+        for row in (
+            (kind, "webhooks.*.failurePolicy", ("Fail", "Ignore")),
+            (kind, "webhooks.*.matchPolicy", ("Equivalent", "Exact")),
+            (kind, "webhooks.*.sideEffects", ("None", "NoneOnDryRun")),
+            (kind, "webhooks.*.rules.*.operations.*", ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")),
+            (kind, "webhooks.*.rules.*.scope", ("*", "Cluster", "Namespaced")),
+        )
+    ),
+    *(
+        (key, f"{way}.{field}", words)
+        for key, way in (("Job.batch", "spec"), ("CronJob.batch", "spec.jobTemplate.spec"))
+        for field, words in (
+            ("podReplacementPolicy", ("Failed", "TerminatingOrFailed")),
+            ("podFailurePolicy.rules.*.action", ("Count", "FailIndex", "FailJob", "Ignore")),
+            ("podFailurePolicy.rules.*.onExitCodes.operator", ("In", "NotIn")),
+            ("podFailurePolicy.rules.*.onPodConditions.*.status", ("False", "True", "Unknown")),
+        )
+    ),
     ("PersistentVolume", "spec.accessModes.*", _MODES),
     ("PersistentVolume", "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
     ("PersistentVolume", "spec.volumeMode", ("Block", "Filesystem")),
@@ -54,7 +89,7 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("Namespace", f"metadata.labels.pod-security~kubernetes~io/{mode}", _LEVELS)
         for mode in ("audit", "enforce", "warn")
     ),
-)
+)  # fmt: skip
 # kind, path, the minimum and the maximum
 _RANGES: tuple[tuple[str, str, int, int], ...] = (
     ("Service", "spec.ports.*.port", 1, 65535),
@@ -73,6 +108,13 @@ _RANGES: tuple[tuple[str, str, int, int], ...] = (
     ),
     *(("Deployment.apps", f"spec.{field}", 0, 2**31 - 1) for field in ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")),
     (_HPA, "spec.minReplicas", 0, 2**31 - 1),
+    *(
+        (_HPA, f"spec.behavior.{side}.policies.*.{field}", 1, most)
+        for side in ("scaleDown", "scaleUp")
+        for field, most in (("periodSeconds", 1800), ("value", 2**31 - 1))
+    ),
+    *((_HPA, f"spec.metrics.*.{part}.target.averageUtilization", 1, 2**31 - 1) for part in ("containerResource", "resource")),
+    *((f"{kind}WebhookConfiguration.{_ADMISSION}", "webhooks.*.timeoutSeconds", 1, 30) for kind in ("Mutating", "Validating")),
     (_HPA, "spec.maxReplicas", 1, 2**31 - 1),
     ("PriorityClass.scheduling.k8s.io", "value", -(2**31), 10**9),
     (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
@@ -114,7 +156,9 @@ def _words(thing: Obj) -> Iterator[Finding]:
     for path, words in ((path, words) for key, path, words in _WORDS if key == thing.key):
         for where, value in along(thing.body, _keys(path)):
             if isinstance(value, str) and value not in words:
-                yield thing.found("word", f"{quoted(value)} is none of {', '.join(words)}", where)
+                yield thing.found(
+                    "word", f"{quoted(value)} is none of {', '.join(filter(None, words))}", where
+                )
 
 
 def _ranges(thing: Obj) -> Iterator[Finding]:
@@ -249,6 +293,9 @@ def _schedule(thing: Obj) -> Iterator[Finding]:
     written = at(thing.body, "spec", "schedule")
     if isinstance(written, str) and (words := schedule.complaint(written)):
         yield thing.found("schedule", words, ("spec", "schedule"))
+    zone = at(thing.body, "spec", "timeZone")
+    if isinstance(zone, str) and (words := schedule.zone_complaint(zone)):
+        yield thing.found("schedule", words, ("spec", "timeZone"))
 
 
 _APPS = (_selector,)

@@ -1,0 +1,183 @@
+"""What the API server of Kubernetes 1.36 refuses in pods, jobs, services and autoscalers: a change to a manifest that it takes."""
+
+import pytest
+
+from gpucluster.k8s.lint import Facts, Severity, check
+from gpucluster.k8s.lint.read import read
+
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: a, labels: {a: b}}
+spec:
+  os: {name: linux}
+  hostNetwork: true
+  resources: {requests: {cpu: 3, memory: 2Gi}, limits: {cpu: 4}}
+  resourceClaims: [{name: g, resourceClaimName: gpu}]
+  securityContext: {fsGroup: 0, fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
+  topologySpreadConstraints:
+    - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {a: b}}, matchLabelKeys: [c]}
+    - {maxSkew: 1, topologyKey: host, whenUnsatisfiable: DoNotSchedule}
+  initContainers: [{name: i, image: "a:1", imagePullPolicy: Always}]
+  containers:
+    - name: c
+      image: a:1
+      terminationMessagePolicy: FallbackToLogsOnError
+      securityContext: {privileged: true}
+      resources: {requests: {cpu: 2}, limits: {cpu: 4}, claims: [{name: g}]}
+      ports: [{name: h, containerPort: 80}]
+      livenessProbe: {httpGet: {port: 80, scheme: HTTPS}, terminationGracePeriodSeconds: 5}
+      readinessProbe: {exec: {command: [ls]}}
+      lifecycle: {preStop: {exec: {command: [sh, -c, ls]}}}
+      env:
+        - {name: A, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app.kubernetes.io/name']"}}}
+        - {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+        - {name: C, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}
+      envFrom: [{configMapRef: {name: a}}]
+      volumeMounts:
+        - {name: v, mountPath: /v, mountPropagation: Bidirectional}
+        - {name: s, mountPath: /s, subPath: a}
+  volumes:
+    - {name: v, hostPath: {path: /v, type: Directory}}
+    - {name: d, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.labels}}, {path: b, resourceFieldRef: {containerName: c, resource: limits.cpu}}]}}
+    - {name: s, emptyDir: {medium: Memory, sizeLimit: 1Gi}}
+"""
+WINDOWS = """apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  os: {name: windows}
+  hostNetwork: true
+  securityContext: {runAsNonRoot: true, windowsOptions: {hostProcess: true}}
+  containers: [{name: c, image: "a:1", securityContext: {runAsNonRoot: true}}, {name: d, image: "a:1"}]
+"""
+CRON = """apiVersion: batch/v1
+kind: CronJob
+metadata: {name: a}
+spec:
+  schedule: "0 3 * * *"
+  timeZone: Europe/Berlin
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "a:1"}]}}}}
+"""
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec:
+  completionMode: Indexed
+  completions: 4
+  podReplacementPolicy: Failed
+  podFailurePolicy:
+    rules:
+      - {action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}
+      - {action: FailJob, onExitCodes: {operator: In, values: [1, 3]}}
+  successPolicy: {rules: [{succeededIndexes: "0,2-3"}]}
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: "a:1"}]}}
+"""
+SCALER = """apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: a}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}
+  maxReplicas: 4
+  behavior: {scaleDown: {selectPolicy: Max, policies: [{type: Pods, value: 1, periodSeconds: 60}]}}
+  metrics:
+    - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}
+    - {type: External, external: {metric: {name: a}, target: {type: Value, value: 5}}}
+"""
+SERVICE = """apiVersion: v1
+kind: Service
+metadata: {name: a}
+spec:
+  type: LoadBalancer
+  internalTrafficPolicy: Local
+  externalTrafficPolicy: Local
+  sessionAffinity: ClientIP
+  loadBalancerClass: service.k8s.aws/nlb
+  loadBalancerSourceRanges: [10.0.0.0/8]
+  selector: {a: b}
+  ports: [{port: 80, targetPort: http}]
+"""
+HOOK = """apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: a}
+webhooks:
+  - name: a.example.org
+    clientConfig: {service: {name: a, namespace: b}}
+    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Namespaced}]
+    sideEffects: NoneOnDryRun
+    timeoutSeconds: 30
+    admissionReviewVersions: [v1]
+"""
+# a sentence, the rule, the manifest that is taken, what is changed, and to what
+ROWS = [
+    ("a field of the pod that is misspelt", "variable", POD, "status.podIP", "status.podIp"),
+    ("a field of the pod that only files have", "variable", POD, "status.podIP", "metadata.labels"),
+    ("a field of a file that only variables have", "variable", POD, "fieldPath: metadata.labels}", "fieldPath: status.podIP}"),
+    ("a label without quotes", "variable", POD, "metadata.labels['app.kubernetes.io/name']", "metadata.labels[app]"),
+    ("a name of a label with a space", "variable", POD, "metadata.labels['app.kubernetes.io/name']", "metadata.labels['a b']"),
+    ("an amount of a device", "variable", POD, "limits.memory, divisor: 1Mi", "limits.nvidia.com/gpu"),
+    ("a divisor of memory that is not 1", "variable", POD, "divisor: 1Mi", "divisor: 10Mi"),
+    ("a file of no container", "variable", POD, "containerName: c, ", ""),
+    ("two sources of a variable", "one-of", POD, "{fieldRef: {fieldPath: status.podIP}}", "{fieldRef: {fieldPath: status.podIP}, secretKeyRef: {name: a, key: b}}"),
+    ("no source of a variable", "one-of", POD, "{fieldRef: {fieldPath: status.podIP}}", "{}"),
+    ("two sources of variables", "one-of", POD, "{configMapRef: {name: a}}", "{configMapRef: {name: a}, secretRef: {name: b}}"),
+    ("a policy of messages", "word", POD, "FallbackToLogsOnError", "Fallback"),
+    ("a policy of images of an init container", "word", POD, "Always", "always"),
+    ("a policy of groups of files", "word", POD, "OnRootMismatch", "onRootMismatch"),
+    ("a profile in its old form", "word", POD, "RuntimeDefault", "runtime/default"),
+    ("a type of a host's path", "word", POD, "type: Directory", "type: Dir"),
+    ("a scheme in lower case", "word", POD, "scheme: HTTPS", "scheme: https"),
+    ("how a mount spreads", "word", POD, "Bidirectional", "Shared"),
+    ("a policy of taints", "word", POD, "Honor", "honor"),
+    ("a system in upper case", "word", POD, "name: linux", "name: Linux"),
+    ("options of Windows in a pod of Linux", "one-of", POD, "{privileged: true}", "{privileged: true, windowsOptions: {runAsUserName: a}}"),
+    ("a user of Linux in a pod of Windows", "one-of", WINDOWS, "{runAsNonRoot: true, windows", "{runAsUser: 1000, windows"),
+    ("capabilities in a pod of Windows", "one-of", WINDOWS, "securityContext: {runAsNonRoot: true}", "securityContext: {capabilities: {drop: [ALL]}}"),
+    ("processes of the host without its network", "one-of", WINDOWS, "  hostNetwork: true\n", ""),
+    ("a container beside processes of the host", "one-of", WINDOWS, "securityContext: {runAsNonRoot: true}", "securityContext: {windowsOptions: {hostProcess: false}}"),
+    ("a time zone that is misspelt", "schedule", CRON, "Europe/Berlin", "Europe/Berln"),
+    ("the local time zone", "schedule", CRON, "Europe/Berlin", "Local"),
+    ("an offset as a time zone", "schedule", CRON, "Europe/Berlin", "UTC+1"),
+    ("no time zone", "schedule", CRON, "Europe/Berlin", "''"),
+    ("a failure's action that is misspelt", "word", JOB, "action: Ignore", "action: Ignored"),
+    ("a state that is misspelt", "word", JOB, 'status: "True"', 'status: "yes"'),
+    ("when pods are replaced", "word", JOB, "podReplacementPolicy: Failed", "podReplacementPolicy: Always"),
+    ("a kind of steps that is misspelt", "word", SCALER, "type: Pods", "type: Pod"),
+    ("a choice of steps in lower case", "word", SCALER, "selectPolicy: Max", "selectPolicy: max"),
+    ("a type of target in lower case", "word", SCALER, "type: Utilization", "type: utilization"),
+    ("a step of nothing", "range", SCALER, "value: 1", "value: 0"),
+    ("steps of an hour", "range", SCALER, "periodSeconds: 60", "periodSeconds: 3600"),
+    ("a use of nothing", "range", SCALER, "averageUtilization: 70", "averageUtilization: 0"),
+    ("traffic of the node", "word", SERVICE, "internalTrafficPolicy: Local", "internalTrafficPolicy: local"),
+    ("a session in lower case", "word", SERVICE, "ClientIP", "clientIP"),
+    ("side effects that a new hook may not have", "word", HOOK, "NoneOnDryRun", "Some"),
+    ("an operation in lower case", "word", HOOK, "CREATE", "create"),
+    ("a hook that takes a minute", "range", HOOK, "timeoutSeconds: 30", "timeoutSeconds: 60"),
+]  # fmt: skip
+
+
+def errors_of(written: str) -> set[str]:
+    got = read(written, "a.yaml")
+    found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
+    return {one.rule for one in found if one.level is Severity.ERROR}
+
+
+@pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip
+def test_change_is_refused_by_its_rule(rule: str, taken: str, old: str, new: str) -> None:
+    assert taken.count(old) == 1
+    assert errors_of(taken) == set()
+    assert errors_of(taken.replace(old, new)) == {rule}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "US/Pacific", "America/Argentina/Buenos_Aires", "GMT+0"])
+def test_time_zone_that_the_server_has(zone: str) -> None:
+    assert errors_of(CRON.replace("Europe/Berlin", zone)) == set()
+
+
+@pytest.mark.parametrize("path", ["metadata.annotations['Example.org/Note']", "spec.nodeName", "status.hostIPs", "metadata.labels['a']"])  # fmt: skip
+def test_field_that_a_variable_can_have(path: str) -> None:
+    assert errors_of(POD.replace("status.podIP", f'"{path}"')) == set()
+
+
+def test_pod_that_its_controller_completes_may_lack_a_source() -> None:
+    written = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: a}\nspec: {headGroupSpec: {template: {spec: {containers: [{name: c, env: [{name: A, valueFrom: {}}]}]}}}}\n"
+    assert errors_of(written) == set()
