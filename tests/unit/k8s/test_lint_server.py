@@ -107,6 +107,9 @@ webhooks:
     timeoutSeconds: 30
     admissionReviewVersions: [v1]
 """
+BUDGET = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 50%, selector: {matchLabels: {a: b}}}\n"
+LIMITS = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: a}\nspec: {limits: [{type: Container, max: {memory: 16Gi}, default: {memory: 8Gi}}]}\n"
+RUNTIME = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: a}\nhandler: a\noverhead: {podFixed: {memory: 120Mi}}\n"
 # a sentence, the rule, the manifest that is taken, what is changed, and to what
 ROWS = [
     ("a field of the pod that is misspelt", "variable", POD, "status.podIP", "status.podIp"),
@@ -152,6 +155,36 @@ ROWS = [
     ("side effects that a new hook may not have", "word", HOOK, "NoneOnDryRun", "Some"),
     ("an operation in lower case", "word", HOOK, "CREATE", "create"),
     ("a hook that takes a minute", "range", HOOK, "timeoutSeconds: 30", "timeoutSeconds: 60"),
+    ("exit codes out of order", "range", JOB, "[1, 3]", "[3, 1]"),
+    ("a failure with two causes", "one-of", JOB, "operator: In, values: [1, 3]}", "operator: In, values: [1, 3]}, onPodConditions: [{type: A, status: 'True'}]"),
+    ("a failure without a cause", "one-of", JOB, ", onExitCodes: {operator: In, values: [1, 3]}", ""),
+    ("replacements before a failed pod has ended", "one-of", JOB, "podReplacementPolicy: Failed", "podReplacementPolicy: TerminatingOrFailed"),
+    ("an index beyond the last", "range", JOB, "0,2-3", "0,2-4"),
+    ("indexes out of order", "range", JOB, "0,2-3", "2-3,0"),
+    ("too many pods at once", "range", JOB, "completions: 4", "completions: 200000\n  parallelism: 200000"),
+    ("two targets of one metric", "one-of", SCALER, "averageUtilization: 70", "averageUtilization: 70, averageValue: 5"),
+    ("a value with a wrong unit", "quantity", SCALER, "value: 5}", "value: 5GB}"),
+    ("a target of nothing", "quantity", SCALER, "value: 5}", "value: 0}"),
+    ("no steps at all", "one-of", SCALER, "policies: [{type: Pods, value: 1, periodSeconds: 60}]", "policies: []"),
+    ("a share without a percent sign", "range", BUDGET, "50%", "'50'"),
+    ("a part of a percent", "range", BUDGET, "50%", "50.5%"),
+    ("fewer pods than none", "range", BUDGET, "50%", "-1"),
+    ("a limit in a wrong unit", "quantity", LIMITS, "16Gi", "16GB"),
+    ("a default in a wrong unit", "quantity", LIMITS, "8Gi", "8gi"),
+    ("overhead in a wrong unit", "quantity", RUNTIME, "120Mi", "120MB"),
+    ("a whole that is below its parts", "resources", POD, "requests: {cpu: 3,", "requests: {cpu: 1,"),
+    ("a part that is above the whole", "resources", POD, "limits: {cpu: 4}, claims", "limits: {cpu: 5}, claims"),
+    ("a whole whose request is above its limit", "resources", POD, "requests: {cpu: 3,", "requests: {cpu: 5,"),
+    ("a claim of two sources", "one-of", POD, "resourceClaimName: gpu", "resourceClaimName: gpu, resourceClaimTemplateName: a"),
+    ("a claim of no source", "one-of", POD, ", resourceClaimName: gpu", ""),
+    ("a constraint that is given twice", "one-of", POD, "topologyKey: host", "topologyKey: zone"),
+    ("a key of labels that the selector has", "one-of", POD, "matchLabelKeys: [c]", "matchLabelKeys: [a]"),
+    ("keys of labels without a selector", "one-of", POD, "labelSelector: {matchLabels: {a: b}}, ", ""),
+    ("a mount that spreads without rights", "volume", POD, "privileged: true", "privileged: false"),
+    ("two paths below a volume", "one-of", POD, "subPath: a", "subPath: a, subPathExpr: b"),
+    ("a grace period of 0", "range", POD, "terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 0"),
+    ("a hook of two actions", "one-of", POD, "{exec: {command: [sh, -c, ls]}}", "{exec: {command: [ls]}, sleep: {seconds: 1}}"),
+    ("a hook of nothing", "one-of", POD, "{exec: {command: [sh, -c, ls]}}", "{}"),
 ]  # fmt: skip
 
 
@@ -181,3 +214,35 @@ def test_field_that_a_variable_can_have(path: str) -> None:
 def test_pod_that_its_controller_completes_may_lack_a_source() -> None:
     written = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: a}\nspec: {headGroupSpec: {template: {spec: {containers: [{name: c, env: [{name: A, valueFrom: {}}]}]}}}}\n"
     assert errors_of(written) == set()
+
+
+def missing_of(written: str) -> list[str]:
+    found = check(read(written, "a.yaml").documents, Facts(kubernetes="1.36"))
+    return [one.message for one in found if one.rule == "reference" and one.level is Severity.ERROR]
+
+
+WHOLE = [
+    ("no Service 'b' in namespace 'default'", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec: {defaultBackend: {service: {name: b, port: {number: 80}}}}\n"),
+    ("no Service 'a' in namespace 'kube-system': the hook fails", HOOK.replace("namespace: b", "namespace: kube-system")),
+    ("no ConfigMap 'b' in namespace 'default'", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: 'a:1'}], volumes: [{name: v, projected: {sources: [{configMap: {name: b}}]}}]}\n"),
+    ("no ResourceClaimTemplate 'b' in namespace 'default'", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {resourceClaims: [{name: g, resourceClaimTemplateName: b}], containers: [{name: c, image: 'a:1', resources: {claims: [{name: g}]}}]}\n"),
+    ("no StorageClass 'b'", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: 'a:1'}], volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: b, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]}\n"),
+    ("no ServiceAccount 'b' in namespace 'default'", "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: b}]\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "written"), WHOLE, ids=[row[0] for row in WHOLE])
+def test_object_that_is_named_and_not_there(words: str, written: str) -> None:
+    assert missing_of(written) == [f"there is {words}"]
+
+
+def test_template_of_a_compute_domain_is_made_by_its_controller() -> None:
+    domain = "apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\nmetadata: {name: d}\nspec: {numNodes: 2, channel: {resourceClaimTemplate: {name: b}}}\n"
+    assert missing_of(f"{domain}---\n{WHOLE[3][1]}") == []
+
+
+def test_hook_that_may_fail_without_its_service_is_a_warning() -> None:
+    written = HOOK.replace("namespace: b", "namespace: default").replace(
+        "sideEffects", "failurePolicy: Ignore\n    sideEffects"
+    )
+    assert missing_of(written) == []

@@ -42,6 +42,7 @@ _SIDES = (
     ("min", "defaultRequest"),
     ("defaultRequest", "max"),
 )
+_SHARE = re.compile(r"[0-9]+%", re.ASCII)
 _TIMES = ("minReadySeconds", "progressDeadlineSeconds")
 
 
@@ -179,7 +180,21 @@ def _scaler(thing: Obj) -> Iterator[Finding]:
         if part in mapping(metric) and not any(target.get(field) is not None for field in fields):
             words = f"the target needs {' or '.join(fields)}"
             yield thing.found("one-of", words, (*path, part, "target"))
+        for field in ("averageValue", "value"):
+            amount, where = target.get(field), (*path, part, "target", field)
+            if amount is not None and (quantity.parse(amount) or 0) <= 0:
+                if field == "averageValue" and quantity.parse(amount) is None:
+                    continue  # `names` reports it
+                yield thing.found("quantity", f"{quoted(amount)} is not a quantity above 0", where)
+        if (
+            part in ("containerResource", "external", "resource")
+            and len([one for one in fields if target.get(one) is not None]) > 1
+        ):
+            yield thing.found("one-of", f"{' and '.join(fields)} exclude each other", (*path, part, "target"))
     for side in ("scaleDown", "scaleUp"):
+        if at(thing.body, "spec", "behavior", side, "policies") == []:
+            words = "a list of policies needs one: leave it out for the defaults"
+            yield thing.found("one-of", words, ("spec", "behavior", side, "policies"))
         seconds = at(thing.body, "spec", "behavior", side, "stabilizationWindowSeconds")
         if type(seconds) is int and not 0 <= seconds <= 3600:
             where = ("spec", "behavior", side, "stabilizationWindowSeconds")
@@ -202,7 +217,11 @@ def _daemons(thing: Obj) -> Iterator[Finding]:
 
 def _budget(thing: Obj) -> Iterator[Finding]:
     for field in ("maxUnavailable", "minAvailable"):
-        share = text(at(thing.body, "spec", field))
+        amount = at(thing.body, "spec", field)
+        share = text(amount)
+        if (type(amount) is int and amount < 0) or (share and not _SHARE.fullmatch(share)):
+            words = f"{quoted(amount)} is no number of pods and no share such as 50%"
+            yield thing.found("range", words, ("spec", field))
         if share.endswith("%") and share[:-1].isdecimal() and int(share[:-1]) > 100:
             yield thing.found("range", f"{quoted(share)} is above 100%", ("spec", field))
 

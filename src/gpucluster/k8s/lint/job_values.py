@@ -1,5 +1,6 @@
 """What the API server, JobSet and LeaderWorkerSet refuse in a job or a set of pods: indexes, policies, names of jobs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,10 @@ _INDEXED = ("backoffLimitPerIndex", "successPolicy")
 _TARGETS = ("successPolicy.targetReplicatedJobs.*", "failurePolicy.rules.*.targetReplicatedJobs.*")
 _NO_DEADLINE = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
 _LONGEST = 63
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_INDEXES = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?(,[0-9]{1,6}(-[0-9]{1,6})?)*", re.ASCII)
+_CAUSES = ("onExitCodes", "onPodConditions")
+_WIDEST = 100_000  # pods at once of an Indexed job
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -45,7 +50,14 @@ def _job(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
         yield thing.found(
             "selector", "the server makes the selector: remove it, or set manualSelector", (*way, "selector")
         )
+    if spec.get("podFailurePolicy") and spec.get("podReplacementPolicy") == "TerminatingOrFailed":
+        words = "podFailurePolicy needs podReplacementPolicy Failed"
+        yield thing.found("one-of", words, (*way, "podReplacementPolicy"))
+    width = spec.get("parallelism")
+    if indexed and type(width) is int and width > _WIDEST:
+        yield thing.found("range", f"{width} is above {_WIDEST}", (*way, "parallelism"))
     yield from _failures(thing, way, spec)
+    yield from _success(thing, way, spec)
     count = spec.get("completions")
     if indexed and thing.key == "Job.batch" and type(count) is int:
         longest = len(f"{thing.name}-{max(count - 1, 0)}")
@@ -64,11 +76,34 @@ def _failures(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Findin
         if at(rule, "action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             yield thing.found("one-of", "FailIndex needs backoffLimitPerIndex", (*where, "action"))
         codes = mapping(at(rule, "onExitCodes"))
+        if len([part for part in _CAUSES if at(rule, part)]) != 1:
+            yield thing.found("one-of", f"expected one of {' and '.join(_CAUSES)}", where)
+        numbers = [value for value in items(codes.get("values")) if type(value) is int]
+        if numbers != sorted(set(numbers)):
+            words = "exit codes are given once, in order"
+            yield thing.found("range", words, (*where, "onExitCodes", "values"))
         if codes.get("operator") == "In" and 0 in items(codes.get("values")):
             yield thing.found("range", "0 is no failure", (*where, "onExitCodes", "values"))
         if (name := codes.get("containerName")) is not None and text(name) not in names:
             words = f"the pod has no container {quoted(name)}"
             yield thing.found("container", words, (*where, "onExitCodes", "containerName"))
+
+
+def _success(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
+    """Indexes begin with 0, so the last is one below `completions`."""
+    count = spec.get("completions")
+    for path, rule in entries(spec, "successPolicy", "rules"):
+        written, enough = at(rule, "succeededIndexes"), at(rule, "succeededCount")
+        where = (*way, *path)
+        if written is None and enough is None:
+            yield thing.found("one-of", "expected succeededCount or succeededIndexes", where)
+        numbers = [int(number) for number in _NUMBER.findall(text(written))]
+        bad = text(written) and (numbers != sorted(set(numbers)) or not _INDEXES.fullmatch(text(written)))
+        if bad or (type(count) is int and numbers and numbers[-1] >= count):
+            words = f"{quoted(written)} are no indexes of {count} pods, such as 0,2-3, in order"
+            yield thing.found("range", words, (*where, "succeededIndexes"))
+        elif type(count) is int and type(enough) is int and enough > count:
+            yield thing.found("range", f"{enough} is above {count}", (*where, "succeededCount"))
 
 
 def _set(thing: Obj) -> Iterator[Finding]:

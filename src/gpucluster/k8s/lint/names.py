@@ -24,7 +24,10 @@ _LONGEST = {
     "StatefulSet.apps": 52,
 }  # characters; the names of their pods or jobs must fit a label
 LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "nodeLabels"})
-_AMOUNTS = frozenset({"requests", "limits", "hard", "capacity", "sizeLimit", "averageValue"})
+_AMOUNTS = frozenset(
+    {"requests", "limits", "hard", "capacity", "sizeLimit", "averageValue", "overhead", "podFixed"}
+)
+_OF_RANGES = ("default", "defaultRequest", "max", "maxLimitRequestRatio", "min")  # of a LimitRange
 _ANNOTATION_BYTES = 256 * 1024
 _POD_SUFFIX = len("-xxxxx")
 
@@ -37,6 +40,10 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _name(manifests, thing)
         yield from _annotations(thing)
         yield from _forms(thing, thing.body if _is_read(manifests, thing) else _head(thing), ())
+        if thing.key == "LimitRange":
+            for path, limit in entries(thing.body, "spec", "limits"):
+                for side in _OF_RANGES:
+                    yield from _amounts(thing, at(limit, side), (*path, side))
         first = seen.setdefault((thing.key, thing.namespace, thing.name), thing)
         if first is not thing and thing.name:
             yield from _twice(manifests, first, thing)

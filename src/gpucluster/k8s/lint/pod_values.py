@@ -6,10 +6,11 @@ It compares the template of a Deployment or a Job as it does a pod. Of a kind wi
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.names import is_label_key, is_label_name
-from gpucluster.k8s.lint.pods import Pods, amounts, pods_of
+from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
@@ -47,6 +48,8 @@ _CALLS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OF_PODS = frozenset({"cpu", "memory"})
 _PAGES = "hugepages-"
+_CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+_HOOK_ACTIONS = ("exec", "httpGet", "sleep", "tcpSocket")
 _ONE, _SOME, _NONE = "one value", "values", "no values"
 _OPERATORS = {"In": _SOME, "NotIn": _SOME, "Exists": _NONE, "DoesNotExist": _NONE, "Gt": _ONE, "Lt": _ONE}
 _HARD = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -75,6 +78,13 @@ def _pod(pods: Pods) -> Iterator[Finding]:
     yield from _places(pods)
     yield from _host_ports(pods)
     yield from _names(pods)
+    yield from _repeated_places(pods)
+    yield from _of_the_whole(pods)
+    for path, claim in entries(pods.spec, "resourceClaims"):
+        given = [field for field in _CLAIM_SOURCES if at(claim, field) is not None]
+        if len(given) != 1:
+            words = f"expected one of {' and '.join(_CLAIM_SOURCES)}"
+            yield pods.owner.found("one-of", words, pods.where("spec", *path))
     claims = {text(at(one, "name")) for _, one in entries(pods.spec, "resourceClaims")}
     for path, container in pods.containers():
         yield from _ranges(pods, container, path, _IN_CONTAINERS)
@@ -84,6 +94,15 @@ def _pod(pods: Pods) -> Iterator[Finding]:
         yield from _port_names(pods, path, container)
         for inner, mount in entries(container, "volumeMounts"):
             way = text(at(mount, "subPath"))
+            if (
+                at(mount, "mountPropagation") == "Bidirectional"
+                and at(container, "securityContext", "privileged") is not True
+            ):
+                words = "Bidirectional needs a privileged container"
+                yield pods.owner.found("volume", words, (*path, *inner, "mountPropagation"))
+            if way and at(mount, "subPathExpr"):
+                words = "subPath and subPathExpr exclude each other"
+                yield pods.owner.found("one-of", words, (*path, *inner))
             if way.startswith("/") or ".." in way.split("/"):
                 words = "is not a path below the volume"
                 yield pods.owner.found("volume", f"{quoted(way)} {words}", (*path, *inner, "subPath"))
@@ -108,6 +127,42 @@ def _of_the_pod(pods: Pods) -> Iterator[Finding]:
                 yield pods.owner.found("resources", words, pods.where("spec", "resources", part, name))
 
 
+def _of_the_whole(pods: Pods) -> Iterator[Finding]:
+    """A pod has at least what its containers request, and at most its own limit for each of them."""
+    whole = {part: amounts(at(pods.spec, "resources", part)) for part in ("limits", "requests")}
+    sums = needs(pods)
+    for name, amount in whole["requests"].items():
+        where = pods.where("spec", "resources", "requests", name)
+        if amount < sums.get(name, 0):
+            words = f"{quantity.shown(amount)} is below the {quantity.shown(sums[name])} of its containers"
+            yield pods.owner.found("resources", words, where)
+        if amount > whole["limits"].get(name, amount):
+            yield pods.owner.found("resources", "the request is above the limit", where)
+    for path, container in pods.containers() if whole["limits"] else ():
+        for name, amount in amounts(at(container, "resources", "limits")).items():
+            if amount > whole["limits"].get(name, amount):
+                words = f"{quantity.shown(amount)} is above the limit of the pod"
+                yield pods.owner.found("resources", words, (*path, "resources", "limits", name))
+
+
+def _repeated_places(pods: Pods) -> Iterator[Finding]:
+    """A constraint is known by its key and by what happens without it. Keys of labels narrow a selector."""
+    seen: set[tuple[str, str]] = set()
+    for path, one in entries(pods.spec, "topologySpreadConstraints"):
+        where = pods.where("spec", *path)
+        sign = (text(at(one, "topologyKey")), text(at(one, "whenUnsatisfiable")))
+        if sign in seen:
+            yield pods.owner.found("one-of", f"{' and '.join(sign)} are given twice", where)
+        seen.add(sign)
+        keys, chosen = items(at(one, "matchLabelKeys")), mapping(at(one, "labelSelector", "matchLabels"))
+        if keys and at(one, "labelSelector") is None:
+            yield pods.owner.found("one-of", "matchLabelKeys need a labelSelector", where)
+        for key in keys:
+            if text(key) in chosen:
+                words = f"{quoted(key)} is in labelSelector, too"
+                yield pods.owner.found("one-of", words, (*where, "matchLabelKeys"))
+
+
 def _resources(pods: Pods, path: Path, container: Mapping[str, Any], claims: set[str]) -> Iterator[Finding]:
     for part in ("limits", "requests"):
         given = mapping(at(container, "resources", part))
@@ -129,6 +184,17 @@ def _probes(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Fi
     if at(container, "readinessProbe", "terminationGracePeriodSeconds") is not None:
         where = (*path, "readinessProbe", "terminationGracePeriodSeconds")
         yield pods.owner.found("one-of", "a readinessProbe ends nothing, and has no grace period", where)
+    for name in ("livenessProbe", "startupProbe"):
+        seconds = at(container, name, "terminationGracePeriodSeconds")
+        if type(seconds) is int and seconds < 1:
+            where = (*path, name, "terminationGracePeriodSeconds")
+            yield pods.owner.found("range", f"{seconds} is below 1", where)
+    for name in ("postStart", "preStop"):
+        hook = at(container, "lifecycle", name)
+        given = [action for action in _HOOK_ACTIONS if at(hook, action) is not None]
+        if isinstance(hook, dict) and len(given) != 1:
+            words = f"expected one of {', '.join(_HOOK_ACTIONS)}, found {' and '.join(given) or 'none'}"
+            yield pods.owner.found("one-of", words, (*path, "lifecycle", name))
     for name in _CALLS if "initContainers" in path and container.get("restartPolicy") != "Always" else ():
         if container.get(name):
             words = f"an init container has no {name}, unless its restartPolicy is Always"

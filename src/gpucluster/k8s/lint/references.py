@@ -20,6 +20,15 @@ STORAGE_CLASS = "StorageClass.storage.k8s.io"
 ROLES = {kind: f"{kind}.rbac.authorization.k8s.io" for kind in ("Role", "ClusterRole")}
 NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
+_CLAIM_TEMPLATE = "ResourceClaimTemplate.resource.k8s.io"
+_DOMAIN = [
+    "spec",
+    "channel",
+    "resourceClaimTemplate",
+    "name",
+]  # a ComputeDomain of NVIDIA makes this template
+_HOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+
 # owner, path (`*` is each entry), target
 _TABLE: tuple[tuple[str, str, str], ...] = (
     (kueue.LOCAL_QUEUE, "spec.clusterQueue", kueue.CLUSTER_QUEUE),
@@ -33,14 +42,20 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (CLAIM, "spec.volumeName", VOLUME),
     ("StatefulSet.apps", "spec.serviceName", "Service"),
     (f"{policies.POLICY_KIND}Binding.{policies.GROUP}", "spec.policyName", policies.POLICY),
+    ("StatefulSet.apps", "spec.volumeClaimTemplates.*.spec.storageClassName", STORAGE_CLASS),
     ("Ingress.networking.k8s.io", "spec.rules.*.http.paths.*.backend.service.name", "Service"),
+    ("Ingress.networking.k8s.io", "spec.defaultBackend.service.name", "Service"),
 )  # fmt: skip
 _IN_PODS: tuple[tuple[str, str], ...] = (
     ("spec.serviceAccountName", "ServiceAccount"),
     ("spec.priorityClassName", "PriorityClass.scheduling.k8s.io"),
     ("spec.runtimeClassName", "RuntimeClass.node.k8s.io"),
     ("spec.volumes.*.persistentVolumeClaim.claimName", CLAIM),
+    ("spec.volumes.*.ephemeral.volumeClaimTemplate.spec.storageClassName", STORAGE_CLASS),
+    ("spec.resourceClaims.*.resourceClaimName", "ResourceClaim.resource.k8s.io"),
+    ("spec.resourceClaims.*.resourceClaimTemplateName", _CLAIM_TEMPLATE),
     ("spec.volumes.*.configMap.name", CONFIG_MAP),
+    ("spec.volumes.*.projected.sources.*.configMap.name", CONFIG_MAP),
     ("spec.containers.*.envFrom.*.configMapRef.name", CONFIG_MAP),
     ("spec.containers.*.env.*.valueFrom.configMapKeyRef.name", CONFIG_MAP),
     ("spec.initContainers.*.envFrom.*.configMapRef.name", CONFIG_MAP),
@@ -85,6 +100,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     if not manifests.facts.whole:
         return
     made = _made_secrets(manifests)
+    made |= _made_templates(manifests)
     claims = tuple(_made_claims(manifests))
     for thing in manifests.objects:
         if thing.is_client_file:
@@ -92,7 +108,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         for owner, path, target in _TABLE:
             if owner == thing.key:
                 yield from _follow(manifests, thing, path, target)
-        for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue):
+        for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue, _hooks):
             yield from special(manifests, thing)
         for pods in pods_of(thing):
             yield from _in_pods(manifests, pods, made, claims)
@@ -173,9 +189,20 @@ def _binding(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
         yield from _resolve(manifests, thing, ("roleRef", "name"), ROLES[kind], name)
     for path, subject in entries(thing.body, "subjects"):
         if at(subject, "kind") == "ServiceAccount":
-            name, namespace = text(at(subject, "name")), text(at(subject, "namespace"))
-            if not _is_there(manifests, "ServiceAccount", namespace or thing.namespace, name):
+            name, namespace = text(at(subject, "name")), text(at(subject, "namespace")) or thing.namespace
+            if not _is_there(manifests, "ServiceAccount", namespace, name):
                 yield thing.found("reference", f"there is no ServiceAccount {quoted(name)} in namespace {quoted(namespace)}", path)  # fmt: skip
+
+
+def _hooks(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """A hook whose service is missing fails. With failurePolicy Fail, the default, the API server then refuses the requests."""
+    for path, hook in entries(thing.body, "webhooks") if thing.kind in _HOOKS else ():
+        service = mapping(at(hook, "clientConfig", "service"))
+        name, namespace = text(service.get("name")), text(service.get("namespace"))
+        if name and not _is_there(manifests, "Service", namespace, name):
+            level = Severity.WARNING if at(hook, "failurePolicy") == "Ignore" else Severity.ERROR
+            words = f"there is no Service {quoted(name)} in namespace {quoted(namespace)}: the hook fails"
+            yield thing.found("reference", words, (*path, "clientConfig", "service"), level)
 
 
 def _scaler(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
@@ -198,12 +225,15 @@ def _queue(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
 
 
 def _in_pods(
-    manifests: ManifestSet, pods: Pods, made: frozenset[tuple[str, str]], claims: tuple[tuple[str, str], ...]
+    manifests: ManifestSet,
+    pods: Pods,
+    made: frozenset[tuple[str, str, str]],
+    claims: tuple[tuple[str, str], ...],
 ) -> Iterator[Finding]:
     for path, target in _IN_PODS:
         for where, value in along(pods.template, path.split(".")):
             optional = at(below(pods.template, where[:-1]), "optional") is True
-            by_operator = target == SECRET and (pods.owner.namespace, text(value)) in made
+            by_operator = (target, pods.owner.namespace, text(value)) in made
             by_set = target == CLAIM and any(
                 pods.owner.namespace == space and text(value).startswith(name) for space, name in claims
             )
@@ -211,11 +241,19 @@ def _in_pods(
                 yield from _resolve(manifests, pods.owner, pods.where(*where), target, text(value))
 
 
-def _made_secrets(manifests: ManifestSet) -> frozenset[tuple[str, str]]:
-    """Return namespace and name of Secrets that operators make from objects of the manifests."""
+def _made_templates(manifests: ManifestSet) -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (_CLAIM_TEMPLATE, thing.namespace, text(name))
+        for thing in manifests.all("ComputeDomain.resource.nvidia.com")
+        for _, name in along(thing.body, _DOMAIN)
+    )
+
+
+def _made_secrets(manifests: ManifestSet) -> frozenset[tuple[str, str, str]]:
+    """Return kind, namespace and name of Secrets that operators make from objects of the manifests."""
     makers = [one for one in manifests.objects if one.kind in _SECRET_MAKERS]
     paths = (("spec", "secretName"), ("spec", "target", "name"), ("metadata", "name"))
-    return frozenset((one.namespace, text(at(one.body, *path))) for one in makers for path in paths)
+    return frozenset((SECRET, one.namespace, text(at(one.body, *path))) for one in makers for path in paths)
 
 
 def _made_claims(manifests: ManifestSet) -> Iterator[tuple[str, str]]:
