@@ -170,6 +170,8 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("GPUs in the plural", put("JobSet/tune", f"{WORKER}/resources/limits/nvidia.com~gpus", 1), "device_names"),
     ("a zone in the plural", put("JobSet/tune", f"{POD}/spec/nodeSelector", {"topology.kubernetes.io/zones": "a"}), "well_known"),
     ("a probe that ends a slow start", put("JobSet/tune", f"{WORKER}/livenessProbe", {"tcpSocket": {"port": 80}}), "probes"),
+    ("a field of the pod that is misspelt", put("JobSet/tune", f"{WORKER}/env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIp"}}}]), "value_sources"),
+    ("options of Windows in a pod of Linux", put("JobSet/tune", f"{POD}/spec/os", {"name": "windows"}), "windows"),
     ("a gang on the loopback", put("JobSet/tune", f"{WORKER}/env", [{"name": "NCCL_SOCKET_IFNAME", "value": "lo"}]), "fabric_names"),
 ]  # fmt: skip
 
