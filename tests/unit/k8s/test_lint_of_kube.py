@@ -103,6 +103,24 @@ def lack_a_key(values: list[Any]) -> None:
     changed("JobSet/tune", f"{WORKER}/env", [{"name": "D", "valueFrom": ref}], values)
 
 
+def define_a_kind(values: list[Any]) -> None:
+    other = next(one for one in values if one["kind"] == "LimitRange" and one["metadata"]["namespace"] == "research")  # fmt: skip
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    spec = {
+        "group": "example.org",
+        "names": {"plural": "foos", "kind": "Foo"},
+        "scope": "Cluster",
+        "versions": [version],
+    }
+    other.clear()
+    other.update({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "foo.example.org"}, "spec": spec})  # fmt: skip
+
+
 def queue_at_the_pods(values: list[Any]) -> None:
     labels = pick(values, "JobSet/tune")["metadata"]["labels"]
     pods = pick(values, "JobSet/tune")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
@@ -172,6 +190,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a probe that ends a slow start", put("JobSet/tune", f"{WORKER}/livenessProbe", {"tcpSocket": {"port": 80}}), "probes"),
     ("a field of the pod that is misspelt", put("JobSet/tune", f"{WORKER}/env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIp"}}}]), "value_sources"),
     ("options of Windows in a pod of Linux", put("JobSet/tune", f"{POD}/spec/os", {"name": "windows"}), "windows"),
+    ("a definition of another name", define_a_kind, "extensions"),
     ("a gang on the loopback", put("JobSet/tune", f"{WORKER}/env", [{"name": "NCCL_SOCKET_IFNAME", "value": "lo"}]), "fabric_names"),
 ]  # fmt: skip
 

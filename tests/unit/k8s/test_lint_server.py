@@ -107,6 +107,8 @@ webhooks:
     timeoutSeconds: 30
     admissionReviewVersions: [v1]
 """
+KIND = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: foos.example.org}\nspec: {group: example.org, names: {plural: foos, kind: Foo}, scope: Namespaced, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+DEVICES = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: a}\nspec: {spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 2}}]}}}\n"
 BUDGET = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 50%, selector: {matchLabels: {a: b}}}\n"
 LIMITS = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: a}\nspec: {limits: [{type: Container, max: {memory: 16Gi}, default: {memory: 8Gi}}]}\n"
 RUNTIME = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: a}\nhandler: a\noverhead: {podFixed: {memory: 120Mi}}\n"
@@ -155,6 +157,20 @@ ROWS = [
     ("side effects that a new hook may not have", "word", HOOK, "NoneOnDryRun", "Some"),
     ("an operation in lower case", "word", HOOK, "CREATE", "create"),
     ("a hook that takes a minute", "range", HOOK, "timeoutSeconds: 30", "timeoutSeconds: 60"),
+    ("a name of a port in upper case", "port", SERVICE, "targetPort: http", "targetPort: HTTP"),
+    ("a name of a port that is too long", "port", SERVICE, "targetPort: http", "targetPort: prometheus-metrics"),
+    ("an address instead of a network", "cidr", SERVICE, "10.0.0.0/8", "10.0.0.1"),
+    ("a value of a label with a space", "label", SERVICE, "{a: b}", "{a: b c}"),
+    ("an address that is none", "word", SERVICE, "selector: {a: b}", "selector: {a: b}\n  clusterIP: none"),
+    ("the class of a balancer without one", "one-of", SERVICE, "type: LoadBalancer", "type: NodePort"),
+    ("a definition of another name", "name", KIND, "foos.example.org", "foo.example.org"),
+    ("a definition without a stored version", "one-of", KIND, "storage: true", "storage: false"),
+    ("a definition without a schema", "schema", KIND, ", schema: {openAPIV3Schema: {type: object}}", ""),
+    ("a hook with a short name", "name", HOOK, "a.example.org", "a"),
+    ("a hook of two addresses", "one-of", HOOK, "{service:", "{url: 'https://a.example.org', service:"),
+    ("a request for nothing", "one-of", DEVICES, ", exactly: {deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 2}", ""),
+    ("a way to count that is misspelt", "word", DEVICES, "ExactCount", "Exact"),
+    ("a count of all devices", "one-of", DEVICES, "ExactCount", "All"),
     ("exit codes out of order", "range", JOB, "[1, 3]", "[3, 1]"),
     ("a failure with two causes", "one-of", JOB, "operator: In, values: [1, 3]}", "operator: In, values: [1, 3]}, onPodConditions: [{type: A, status: 'True'}]"),
     ("a failure without a cause", "one-of", JOB, ", onExitCodes: {operator: In, values: [1, 3]}", ""),

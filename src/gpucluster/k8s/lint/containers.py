@@ -12,7 +12,7 @@ from gpucluster.k8s.lint.values import PROTOCOLS
 from gpucluster.text import quoted
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
+PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)  # printable ASCII without `=`
 _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -166,7 +166,7 @@ def _tolerations(pods: Pods) -> Iterator[Finding]:
 def _ports(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
     for inner, port in entries(container, "ports"):
         name, number = at(port, "name"), at(port, "containerPort")
-        if isinstance(name, str) and not _PORT_NAME.fullmatch(name):
+        if isinstance(name, str) and not PORT_NAME.fullmatch(name):
             words = f"{quoted(name)} is not a port name: use at most 15 of a-z, 0-9 and `-`, with at least one letter"
             yield pods.owner.found("port", words, (*path, *inner, "name"))
         if type(number) is int and not 0 < number < 2**16:

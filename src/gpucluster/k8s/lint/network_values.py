@@ -1,11 +1,13 @@
 """What the API server refuses in services, Ingresses and NetworkPolicies beyond their schemas."""
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 
+from gpucluster.k8s.lint.containers import PORT_NAME
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.names import is_label_name, is_subdomain
+from gpucluster.k8s.lint.names import is_label_name, is_label_value, is_subdomain
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
@@ -29,6 +31,7 @@ def _service(thing: Obj) -> Iterator[Finding]:
         yield thing.found(
             "one-of", f"type {kind} and clusterIP None exclude each other", ("spec", "clusterIP")
         )
+    yield from _outside(thing, spec, kind)
     seen: set[Any] = set()
     for path, port in ports:
         yield from _service_port(thing, ("spec", *path), mapping(port), several=len(ports) > 1, kind=kind)
@@ -37,6 +40,44 @@ def _service(thing: Obj) -> Iterator[Finding]:
                 shown = sign if isinstance(sign, str) else f"{sign[0]} {sign[1]}"
                 yield thing.found("port", f"{shown} is given twice", ("spec", *path))
             seen.add(sign)
+
+
+def _outside(thing: Obj, spec: Mapping[str, Any], kind: Any) -> Iterator[Finding]:
+    """Fields of services that clients outside of the cluster reach."""
+    if kind != "LoadBalancer":
+        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges"):
+            if spec.get(field) not in (None, []):
+                yield thing.found("one-of", f"{field} needs type LoadBalancer", ("spec", field))
+    if spec.get("externalTrafficPolicy") and kind == "ClusterIP" and not items(spec.get("externalIPs")):
+        words = "externalTrafficPolicy needs type LoadBalancer or NodePort"
+        yield thing.found("one-of", words, ("spec", "externalTrafficPolicy"))
+    for number, written in enumerate(items(spec.get("loadBalancerSourceRanges"))):
+        if not _is_block(text(written).strip()):
+            words = f"{quoted(written)} is not a network such as 10.0.0.0/8"
+            yield thing.found("cidr", words, ("spec", "loadBalancerSourceRanges", number))
+    address = text(spec.get("clusterIP"))
+    if address not in ("", "None") and not _is_address(address):
+        words = f"{quoted(address)} is no address, and not None"
+        yield thing.found("word", words, ("spec", "clusterIP"))
+    for key, value in mapping(spec.get("selector")).items():
+        if isinstance(value, str) and not is_label_value(value):
+            yield thing.found("label", f"{quoted(value)} is not a label value", ("spec", "selector", key))
+
+
+def _is_block(written: str) -> bool:
+    try:
+        ip_network(written, strict=False)
+    except ValueError:
+        return False
+    return "/" in written
+
+
+def _is_address(written: str) -> bool:
+    try:
+        ip_address(written)
+    except ValueError:
+        return False
+    return True
 
 
 def _service_port(
@@ -49,6 +90,9 @@ def _service_port(
         yield thing.found("port", f"{quoted(name)} is not a port name: use a-z, 0-9 and `-`", (*path, "name"))
     if type(target) is int and not 0 < target < 2**16:
         yield thing.found("port", f"{target} is not between 1 and 65535", (*path, "targetPort"))
+    if isinstance(target, str) and target and not PORT_NAME.fullmatch(target):
+        words = f"{quoted(target)} is not a port name: use at most 15 of a-z, 0-9 and `-`, with at least one letter"
+        yield thing.found("port", words, (*path, "targetPort"))
     if type(node) is int and node > 0:
         if kind == "ClusterIP":
             yield thing.found("port", "a service of type ClusterIP has no nodePort", (*path, "nodePort"))
