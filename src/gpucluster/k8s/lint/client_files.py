@@ -1,7 +1,7 @@
 """Kinds that clients and daemons read from a file. An API server never gets them, so it has no schema of them."""
 
 _GROUPS = frozenset(
-    {"eksctl.io", "kustomize.config.k8s.io", "kind.x-k8s.io", "kubeadm.k8s.io", "audit.k8s.io", "client.authentication.k8s.io", "cli.kyverno.io"}
+    {"eksctl.io", "kustomize.config.k8s.io", "kind.x-k8s.io", "kubeadm.k8s.io", "audit.k8s.io", "client.authentication.k8s.io", "cli.kyverno.io", "node.eks.aws"}
 )  # fmt: skip
 # the groups of configuration files: kubelet.config.k8s.io, config.kueue.x-k8s.io, controller-runtime.sigs.k8s.io
 _SUFFIXES = (".config.k8s.io", "controller-runtime.sigs.k8s.io")
