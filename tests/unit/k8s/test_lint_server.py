@@ -109,6 +109,7 @@ webhooks:
 """
 KIND = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: foos.example.org}\nspec: {group: example.org, names: {plural: foos, kind: Foo}, scope: Namespaced, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
 DEVICES = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: a}\nspec: {spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 2}}]}}}\n"
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {strategy: {rollingUpdate: {maxSurge: 200%, maxUnavailable: 50%}}, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1'}]}}}\n"
 BUDGET = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 50%, selector: {matchLabels: {a: b}}}\n"
 LIMITS = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: a}\nspec: {limits: [{type: Container, max: {memory: 16Gi}, default: {memory: 8Gi}}]}\n"
 RUNTIME = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: a}\nhandler: a\noverhead: {podFixed: {memory: 120Mi}}\n"
@@ -171,6 +172,10 @@ ROWS = [
     ("a request for nothing", "one-of", DEVICES, ", exactly: {deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 2}", ""),
     ("a way to count that is misspelt", "word", DEVICES, "ExactCount", "Exact"),
     ("a count of all devices", "one-of", DEVICES, "ExactCount", "All"),
+    ("containers of a debugger", "container", POD, "  initContainers:", "  ephemeralContainers: [{name: d, image: 'a:1'}]\n  initContainers:"),
+    ("a probe of no command", "one-of", POD, "exec: {command: [ls]}", "exec: {}"),
+    ("a share of an update without a percent sign", "range", DEPLOYMENT, "50%", "'50'"),
+    ("a share of an update above all pods", "range", DEPLOYMENT, "50%", "150%"),
     ("exit codes out of order", "range", JOB, "[1, 3]", "[3, 1]"),
     ("a failure with two causes", "one-of", JOB, "operator: In, values: [1, 3]}", "operator: In, values: [1, 3]}, onPodConditions: [{type: A, status: 'True'}]"),
     ("a failure without a cause", "one-of", JOB, ", onExitCodes: {operator: In, values: [1, 3]}", ""),

@@ -49,6 +49,7 @@ _OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OF_PODS = frozenset({"cpu", "memory"})
 _PAGES = "hugepages-"
 _CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+_COMMANDS = (("livenessProbe",), ("readinessProbe",), ("startupProbe",), ("lifecycle", "postStart"), ("lifecycle", "preStop"))  # fmt: skip
 _HOOK_ACTIONS = ("exec", "httpGet", "sleep", "tcpSocket")
 _ONE, _SOME, _NONE = "one value", "values", "no values"
 _OPERATORS = {"In": _SOME, "NotIn": _SOME, "Exists": _NONE, "DoesNotExist": _NONE, "Gt": _ONE, "Lt": _ONE}
@@ -79,6 +80,9 @@ def _pod(pods: Pods) -> Iterator[Finding]:
     yield from _host_ports(pods)
     yield from _names(pods)
     yield from _repeated_places(pods)
+    if items(pods.spec.get("ephemeralContainers")):
+        words = "nobody creates a pod with them: `kubectl debug` adds them to a pod that runs"
+        yield pods.owner.found("container", words, pods.where("spec", "ephemeralContainers"))
     yield from _of_the_whole(pods)
     for path, claim in entries(pods.spec, "resourceClaims"):
         given = [field for field in _CLAIM_SOURCES if at(claim, field) is not None]
@@ -184,6 +188,9 @@ def _probes(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Fi
     if at(container, "readinessProbe", "terminationGracePeriodSeconds") is not None:
         where = (*path, "readinessProbe", "terminationGracePeriodSeconds")
         yield pods.owner.found("one-of", "a readinessProbe ends nothing, and has no grace period", where)
+    for way in _COMMANDS:
+        if at(container, *way, "exec") is not None and not items(at(container, *way, "exec", "command")):
+            yield pods.owner.found("one-of", "`command` is required", (*path, *way, "exec"))
     for name in ("livenessProbe", "startupProbe"):
         seconds = at(container, name, "terminationGracePeriodSeconds")
         if type(seconds) is int and seconds < 1:

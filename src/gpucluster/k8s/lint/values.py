@@ -1,6 +1,7 @@
 """Checks that the API server's own code makes beyond schemas: words of a set, numbers in a range, parts that
 exclude each other. To add a check, add a row to its table."""
 
+import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any
@@ -14,6 +15,7 @@ from gpucluster.k8s.lint.pods import JOBSET
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
+_SHARE = re.compile(r"([0-9]{1,6})%", re.ASCII)
 _ZERO_SINCE = 37  # the minor version
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 _MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -199,6 +201,11 @@ def _deployment(thing: Obj) -> Iterator[Finding]:
     where = ("spec", "strategy", "rollingUpdate")
     if strategy.get("type") == "Recreate" and update:
         yield thing.found("one-of", "rollingUpdate is not allowed with Recreate", where)
+    for side in ("maxSurge", "maxUnavailable"):
+        share = _SHARE.fullmatch(text(update.get(side)))
+        if text(update.get(side)) and (share is None or (side == "maxUnavailable" and int(share[1]) > 100)):
+            words = f"{quoted(update[side])} is no number of pods and no share up to 100%"
+            yield thing.found("range", words, (*where, side))
     if all(update.get(side) in (0, "0%") for side in ("maxSurge", "maxUnavailable")) and update:
         yield thing.found("range", "maxSurge and maxUnavailable are both 0: no pod could be replaced", where)
 
