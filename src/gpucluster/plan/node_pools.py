@@ -33,41 +33,42 @@ def parts(least: int, most: int, sources: Sequence[Source], *, fabric: bool) -> 
     One zone is a part, too: a second zone then adds a part, and renames no NodePool whose nodes count in `max`. Always-on
     nodes alone are parts only in several zones.
     """
-    found, fixed = launches(least, most, sources), always_on(least, sources)
+    found = launches(least, most, sources)
     by_zone = {sources[0].zones[0]: dict[int, int]()}
-    for source in sources:
-        if source.position in fixed:
-            mine = by_zone.setdefault(_zone(sources, source), {})
-            mine[source.position] = fixed[source.position]
+    for source, nodes, zone in filled(least, sources):
+        by_zone.setdefault(zone, {})[source.position] = nodes
     zones = dict.fromkeys([*by_zone, *(zone for launch in found for zone in launch.zones)])
     if not fabric or not (found or len(by_zone) > 1):
+        fixed = always_on(least, sources)
         return (Part(zone=None, min=least, max=most, launches=found, always_on=fixed),)
     made = [_part(zone, by_zone.get(zone, {}), found) for zone in zones]
     return tuple(part for part in made if part.max)
 
 
-def always_on(least: int, sources: Sequence[Source]) -> dict[int, int]:
-    """Return the always-on nodes of each source, by position: they fill the sources in order, each up to its `max`."""
-    filled = zip(sources, _filled(least, sources), strict=True)
-    return {source.position: nodes for source, nodes in filled if nodes}
+def filled(least: int, sources: Sequence[Source]) -> Iterator[tuple[Source, int, str]]:
+    """Yield the sources that have always-on nodes, with their number and their zone.
 
-
-def _filled(least: int, sources: Sequence[Source]) -> Iterator[int]:
-    """Yield the always-on nodes of each source."""
+    The nodes fill the sources in order, each up to its `max`. Those of a source are in one zone: that of the first source, if it has it.
+    """
     left = least
     for source in sources:
+        first = sources[0].zones[0]
         nodes = left if source.max is None else min(left, source.max)
         left -= nodes
-        yield nodes
+        if nodes:
+            yield source, nodes, first if first in source.zones else source.zones[0]
+
+
+def always_on(least: int, sources: Sequence[Source]) -> dict[int, int]:
+    """Return the always-on nodes of each source, by position."""
+    return {source.position: nodes for source, nodes, _ in filled(least, sources)}
 
 
 def always_on_zones(least: int, sources: Sequence[Source]) -> dict[str, int]:
-    """Return the always-on nodes of each zone: those of a source are in one."""
+    """Return the always-on nodes of each zone."""
     found = dict[str, int]()
-    for one, nodes in zip(sources, _filled(least, sources), strict=True):
-        if nodes:
-            zone = _zone(sources, one)
-            found[zone] = found.get(zone, 0) + nodes
+    for _, nodes, zone in filled(least, sources):
+        found[zone] = found.get(zone, 0) + nodes
     return found
 
 
@@ -93,12 +94,6 @@ def unused(least: int, most: int, sources: Sequence[Source]) -> tuple[int, ...]:
     used = {position for launch in launches(least, most, sources) for position in launch.positions}
     fixed = always_on(least, sources).keys()
     return tuple(s.position for s in sources if s.position not in used | fixed) if most > least else ()
-
-
-def _zone(sources: Sequence[Source], one: Source) -> str:
-    """Return the zone of a source's always-on nodes: that of the first source, if it has it."""
-    first = sources[0].zones[0]
-    return first if first in one.zones else one.zones[0]
 
 
 def _joined(sources: Sequence[Source]) -> Iterator[list[Source]]:

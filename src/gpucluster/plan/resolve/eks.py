@@ -21,6 +21,7 @@ from gpucluster.plan.model import Source, Subnet
 from gpucluster.plan.model.eks import AccessEntry, Addon, EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import EFA, Market
+from gpucluster.plan.node_pools import filled
 from gpucluster.plan.resolve.aws import interfaces_of
 from gpucluster.spec.addons import addons_of
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
@@ -81,23 +82,19 @@ def _system(requested: KubernetesSpec, site: AwsSpec, catalog: Catalog) -> NodeG
 
 
 def _groups(requested: KubernetesSpec, pool: NodePool, region: str, catalog: Catalog) -> Iterator[NodeGroup]:
-    """The always-on nodes of a pool: they fill the sources in order, each up to its `max`."""
-    left = pool.min
-    for source in pool.sources:
-        nodes = left if source.max is None else min(left, source.max)
-        left -= nodes
-        if nodes:
-            made = _group(pool, source, nodes, region, catalog)
-            yield replace(made, release=_release(requested))
+    """The node groups of a pool: one for each source with always-on nodes."""
+    for source, nodes, zone in filled(pool.min, pool.sources):
+        kind = source.reservation or source.market.value
+        key = names.node_group(pool.of, kind, source.machines[0], region, zone)
+        made = _group(pool, source, catalog, key=key, nodes=nodes, zone=zone)
+        yield replace(made, release=_release(requested))
 
 
-def _group(pool: NodePool, source: Source, nodes: int, region: str, catalog: Catalog) -> NodeGroup:
-    zone = pool.zone if pool.zone in source.zones else source.zones[0]
+def _group(pool: NodePool, source: Source, catalog: Catalog, *, key: str, nodes: int, zone: str) -> NodeGroup:
     machines = _alike(source, catalog)
     interfaces = interfaces_of(catalog.machines[machines[0]]) if EFA in pool.allocatable else ()
-    kind = source.reservation or source.market.value
     return NodeGroup(
-        key=names.node_group(pool.of, kind, machines[0], region, zone),
+        key=key,
         pool=pool.of,
         market=source.market,
         machines=machines,

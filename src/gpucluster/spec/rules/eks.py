@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from gpucluster.catalog import Catalog, eks_addon_versions, kubernetes_charts
 from gpucluster.plan import names
 from gpucluster.plan.eks import is_private
-from gpucluster.plan.model import Source
+from gpucluster.plan.model.capacity import Source
+from gpucluster.plan.node_pools import filled
 from gpucluster.spec.addons import addons_of
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs, on_eks
@@ -105,7 +106,7 @@ def node_groups(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         return
     groups = 1  # of the system
     for index, pool in enumerate(spec.pools):
-        for _, nodes in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
+        for _, nodes, _ in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
             groups += 1
             if nodes > GROUP_NODES:
                 message = f"a node group of {nodes} nodes: EKS's quota is {GROUP_NODES} in one group. Ask AWS for more, or divide the pool"
@@ -127,8 +128,8 @@ def group_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
             message = f"'{names.SYSTEM_NODES}' is the name of the nodes of add-ons and controllers; choose another name"
             yield error("pools", index, "name", id="reserved-name", message=message)
         made = dict[str, int]()
-        for source, _ in _groups(spec, pool):
-            zone, kind = _zone(spec, pool, source), source.reservation or source.market.value
+        for source, _, zone in _groups(spec, pool):
+            kind = source.reservation or source.market.value
             key = names.node_group(pool.name, kind, source.machines[0], region, zone)
             if key in made:
                 message = f"its always-on nodes and those of capacity[{made[key]}] are {source.market.value} {source.machines[0]} in {zone}, which is one node group of EKS: join the sources, or write another zone first"
@@ -136,20 +137,9 @@ def group_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
             made.setdefault(key, source.position)
 
 
-def _zone(spec: ClusterSpec, pool: Pool, source: Source) -> str:
-    """Return the zone of the source's always-on nodes, as the plan will have it."""
-    first = sources_of(pool, require(spec.aws).network.places)[0].zones[0]
-    return first if first in source.zones else source.zones[0]
-
-
-def _groups(spec: ClusterSpec, pool: Pool) -> Iterator[tuple[Source, int]]:
-    """Yield the source and the nodes of each node group of a pool, as the plan will have them."""
-    left = require(pool.nodes).min
-    for source in sources_of(pool, require(spec.aws).network.places):
-        nodes = left if source.max is None else min(left, source.max)
-        left -= nodes
-        if nodes:
-            yield source, nodes
+def _groups(spec: ClusterSpec, pool: Pool) -> Iterator[tuple[Source, int, str]]:
+    """Yield the source, the nodes and the zone of each node group of a pool, as the plan will have them."""
+    return filled(require(pool.nodes).min, sources_of(pool, require(spec.aws).network.places))
 
 
 def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
