@@ -115,7 +115,7 @@ EQUIVALENT: Mapping[tuple[str, str, str], str] = {
     ): "both callers pass constants of two elements",
     (
         "spec/rules/places.py",
-        "for team, mine in zip(teams, promised, strict=True):",
+        "return _Division(offers, {team.name: mine for team, mine in zip(teams, promised, strict=True)})",
         "True -> False",
     ): "`promised` returns one value for each team",
 }

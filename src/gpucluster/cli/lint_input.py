@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
@@ -146,8 +146,9 @@ def _has_no_key(value: Any) -> bool:
     which Grafana reads its sources, dashboards and alerts have `apiVersion: 1` and no kind."""
     if not isinstance(value, dict):
         return True
-    numbered = isinstance(value.get("apiVersion"), int) and "kind" not in value
-    return numbered or not ("apiVersion" in value or {"kind", "metadata"} <= value.keys())
+    manifest = cast("dict[Any, Any]", value)
+    numbered = isinstance(manifest.get("apiVersion"), int) and "kind" not in manifest
+    return numbered or not ("apiVersion" in manifest or {"kind", "metadata"} <= manifest.keys())
 
 
 def _looks_like_manifest(written: str) -> bool:

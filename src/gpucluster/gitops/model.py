@@ -40,7 +40,7 @@ _APPLIED = f"{_ONLY_WORKLOADS}: the changed manifests are what `kubectl apply` g
 _RECREATED = (
     f"{_ONLY_WORKLOADS}: `kubectl apply` cannot change all of them, and the old ones are deleted first."
 )
-_LEFT = f"{_ONLY_WORKLOADS}: what leaves the spec stays until `gpucluster k8s up` with --prune deletes it."
+_LEFT = f"{_ONLY_WORKLOADS}: what leaves the spec stays until an `up` with --prune deletes it."
 _DELETES = "kubectl delete -f "  # begins the step that deletes old manifests
 
 

@@ -163,7 +163,7 @@ def test_removed_workload_goes_on_until_it_is_pruned() -> None:
     """Regression: a removed service was called changed, with pods that are replaced."""
     whole = _diff(running=((SERVE, ""),))
     assert whole.effect == (
-        "Only workloads change, and no node: what leaves the spec stays until `gpucluster k8s up` with --prune deletes it."
+        "Only workloads change, and no node: what leaves the spec stays until an `up` with --prune deletes it."
     )
     found = _effects(whole)
     until = "until `gpucluster k8s up kube --prune` deletes it"
