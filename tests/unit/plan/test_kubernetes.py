@@ -1,10 +1,13 @@
 """The Kubernetes part of a plan: what nodes give, how teams share, what pods get; rows, then properties."""
 
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from support.builders import SPEC, a_kube_plan, a_kube_spec, changed, kubernetes_of, some_workloads
+from support.kube import MONITORED
 from support.kube_specs import kube_specs
 
 from gpucluster import catalog
@@ -18,6 +21,7 @@ from gpucluster.plan.model.kubernetes import Kubernetes, PodSecurity
 from gpucluster.plan.model.values import CPU, EFA, GPU, HUGE_PAGES, MEMORY, quantity, weight
 from gpucluster.plan.model.workloads import Gang, Service
 from gpucluster.plan.resolve import resolve
+from gpucluster.plan.resolve.gpu_prices import gpu_prices
 from gpucluster.spec import ClusterSpec, inspect_text
 
 Change = tuple[str, str]
@@ -353,3 +357,26 @@ def test_a_plan_is_the_same_twice_and_survives_its_json(spec: ClusterSpec) -> No
     assert codec.dumps(resolve(spec, catalog.load())) == text
     assert plan_json.load(text) == plan
     assert explain(spec, catalog.load(), plan)
+
+
+def test_prices_are_in_the_plan_of_a_monitored_cluster_alone() -> None:
+    """The prices are those of us-east-1, so the cluster is there."""
+    there = (
+        ("region: us-west-2", "region: us-east-1"),
+        ("zones: [us-west-2a]", "zones: [us-east-1a]"),
+        ("zone: us-west-2a", "zone: us-east-1a"),
+    )
+    monitored = _part(*there, MONITORED).monitoring
+    assert _part(*there).monitoring is None
+    assert monitored is not None
+    assert {price.pool for price in monitored.prices} == {"tune", "serve"}
+
+
+def test_price_of_a_gpu_is_that_of_the_dearest_machine_and_missing_if_one_has_no_price() -> None:
+    pool = _part().pools[0]
+    two = replace(pool, sources=(replace(pool.sources[0], machines=("cheap", "dear")),))
+    listed = replace(catalog.load().prices, rows={"cheap": Decimal(8), "dear": Decimal(16)})
+    partly = replace(catalog.load().prices, rows={"cheap": Decimal(8)})
+    region = listed.region
+    assert [price.hour for price in gpu_prices([two], region, listed)] == [2_000_000]
+    assert list(gpu_prices([two], region, partly)) == []

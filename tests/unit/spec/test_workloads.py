@@ -17,6 +17,7 @@ from gpucluster.spec import ClusterSpec, UpdateClass, WorkloadsSpec, inspect_tex
 from gpucluster.spec.decode import decode
 from gpucluster.spec.jsonschema import schema_text, workloads_text
 from gpucluster.spec.part import Part
+from gpucluster.spec.problem import Level
 from gpucluster.spec.tree import plain
 from gpucluster.spec.workloads import Replicas, ScaleOn, Serve, Topology, Train
 from gpucluster.spec.yaml import parse
@@ -159,3 +160,19 @@ def test_cluster_with_both_orchestrators_passes() -> None:
     report = inspect_text(text, "both.yaml", catalog.load())
     assert report.problems == ()
     assert isinstance(report.spec, ClusterSpec)
+
+
+def test_checkpoint_as_long_as_a_spot_notice_is_complete_in_time() -> None:
+    """EC2's notice is two minutes before the end."""
+    on_spot = a_kube_spec(("from: on-demand", "from: spot"))
+
+    def warned(takes: str) -> bool:
+        text = changed(
+            WORKLOADS,
+            ("topology: {required: block}", f"checkpoint: {{mount: /data, signal: USR1, takes: {takes}}}"),
+        )
+        found = inspect_workloads_text(text, "workloads.yaml", on_spot, catalog.load()).problems
+        assert not [one for one in found if one.level is Level.ERROR], found
+        return "checkpoint-above-notice" in {one.id for one in found}
+
+    assert (warned("120s"), warned("121s")) == (False, True)
