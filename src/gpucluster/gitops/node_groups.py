@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpucluster.plan.model import AwsPlan, ClusterPlan, eks_of
 from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
+from gpucluster.plan.names import SYSTEM_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +50,17 @@ def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
 
 def _fixed(group: NodeGroup) -> object:
     """Return what AWS fixes at creation (Terraform AWS provider, internal/service/eks/node_group.go, ForceNew)."""
-    return (group.market, group.machines, group.zones, group.ami)
+    return (group.market, group.machines, _zones(group), group.ami)
 
 
 def _template(group: NodeGroup) -> NodeGroup:
     """Return what changes each node of a group."""
-    return replace(group, nodes=0, labels={}, taints=())
+    return replace(group, nodes=0, labels={}, taints=(), zones=_zones(group))
+
+
+def _zones(group: NodeGroup) -> tuple[str, ...]:
+    """Return the zones. Those of the system are no change (`aws.eks.node_groups.SYSTEM_SUBNETS`)."""
+    return () if group.pool == SYSTEM_NODES else group.zones
 
 
 def _of_every_node(plan: AwsPlan) -> object:

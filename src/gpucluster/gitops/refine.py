@@ -153,6 +153,7 @@ def _changed(found: Found) -> bool:
 SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 _PARTS = "an elastic pool with EFA gets a part in each added zone, and its zones share its max; no NodePool gets another name"
+_NODES_OF_EKS = "control plane and nodes of the add-ons of EKS stay in their zones"
 
 _ROWS_OF_PODS = (
     _Row(
@@ -168,12 +169,12 @@ _ROWS_OF_PODS = (
         "Karpenter launches no node above the new max; nodes that run stay until they are idle",
     ),
     *(
-        _Row(path, fits, UpdateClass.LIVE, _PARTS)
-        for path, fits in (
-            ("aws.network.zones", _only_more),
-            ("aws.network.subnets[]", _added),
-            ("pools[].capacity[].zones", _only_more),
-            ("pools[].capacity[].zones", _removed),
+        _Row(path, fits, UpdateClass.LIVE, why)
+        for path, fits, why in (
+            ("aws.network.zones", _only_more, f"{_PARTS}; {_NODES_OF_EKS}"),
+            ("aws.network.subnets[]", _added, f"{_PARTS}; {_NODES_OF_EKS}"),
+            ("pools[].capacity[].zones", _only_more, _PARTS),
+            ("pools[].capacity[].zones", _removed, _PARTS),
         )
     ),
 )

@@ -135,6 +135,24 @@ def test_control_plane_of_eks_keeps_its_zones(old: tuple[str, ...], new: tuple[s
     assert all(f"cannot delete the subnet in {gone}: " in one.message for one in mine)
 
 
+@pytest.mark.parametrize(
+    ("zones", "system", "words"),
+    [
+        (("us-west-2a", "us-west-2b"), "", []),
+        (("us-west-2a", "us-west-2b"), "{machine: m7i.2xlarge}", ["`pulumi up` deletes the node group of always-on nodes"]),
+        (("us-west-2a", "us-west-2b"), "{nodes: 1}", ["EKS ends some of the always-on nodes"]),
+    ],
+)  # fmt: skip
+def test_added_zone_leaves_the_nodes_of_the_add_ons(
+    zones: tuple[str, ...], system: str, words: list[str]
+) -> None:
+    """The program ignores changes of their subnets. A group that another edit replaces is made in all zones."""
+    part = (("control_plane: eks", f"control_plane: eks\n  system: {system}"),) if system else ()
+    found = consequences(a_kube_plan(), a_kube_plan(*_zones(*zones), *part), ())
+    mine = [one.message for one in found if one.path == "kubernetes.system"]
+    assert mine == [f"{word}: EKS evicts their pods" for word in words]
+
+
 def test_renamed_cluster_has_no_consequences_but_its_loss() -> None:
     assert consequences(a_plan(), a_plan(("name: burst", "name: rush"), (TWO, "[us-east-2b]")), ()) == ()
 

@@ -245,6 +245,6 @@ def test_second_zone_of_an_elastic_pool_with_efa_leaves_its_node_pools() -> None
     (zones,) = [one.why for one in found.spec if one.path == "aws.network.zones"]
     assert zones == (
         "an elastic pool with EFA gets a part in each added zone, and its zones share its max; "
-        "no NodePool gets another name"
+        "no NodePool gets another name; control plane and nodes of the add-ons of EKS stay in their zones"
     )
     assert PRUNE not in _effects(found).steps

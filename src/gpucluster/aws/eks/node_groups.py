@@ -39,6 +39,10 @@ _STRATEGY: Mapping[bool, str] = {True: "DEFAULT", False: "MINIMAL"}
 # EKS updates a group of a capacity block only while it has no nodes (EKS user guide, "Create a managed node group with
 # Capacity Blocks for ML"), so a change of these replaces the group.
 NO_UPDATE = ("launchTemplate", "releaseVersion", "version")
+# AWS fixes the subnets of a group, and those of the system are in every zone. So a zone that is added later would replace the
+# group, and delete it first: the cluster would be without DNS, drivers and controllers. A group that something else replaces
+# is made in all zones, because the engine then takes the program's own value (pulumi, `step_generator.go`).
+SYSTEM_SUBNETS = "subnetIds"
 _BOUNDARY = "gpucluster"
 # nodeadm joins the local disks to one RAID 0 for pods, as Karpenter does with `instanceStorePolicy: RAID0`. EKS merges this
 # part with its own (awslabs/amazon-eks-ami, doc/usage/al2.md and nodeadm's NodeConfig).
@@ -116,6 +120,7 @@ class NodeGroups(pulumi.ComponentResource):
                 depends_on=self._after,
                 delete_before_replace=True,
                 replace_on_changes=list(NO_UPDATE) if block else [],
+                ignore_changes=[SYSTEM_SUBNETS] if group.pool == SYSTEM_NODES else [],
             ),
         )
 

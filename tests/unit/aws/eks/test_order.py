@@ -7,6 +7,8 @@ from support.planned import names_of, one
 
 from gpucluster.engine.offline import planner
 from gpucluster.engine.offline.model import Planned
+from gpucluster.gitops.model import Kind
+from gpucluster.gitops.resources import compare
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,18 @@ def test_nodes_need_the_rules_of_their_groups_until_they_are_drained(planned: Pl
 def test_zone_that_is_added_later_is_no_update_of_the_control_plane(planned: Planned) -> None:
     """EKS refuses subnets of another zone than those of the cluster's creation, so `pulumi up` failed after each added zone."""
     assert one(planned, "Cluster kube").ignore_changes == ("vpcConfig.subnetIds",)
+
+
+def test_zone_that_is_added_later_replaces_no_node_group() -> None:
+    """The group of the system was deleted first: the cluster was without DNS, drivers and controllers for minutes."""
+    alone, more = (
+        planner.run("gpucluster.aws.program:declare", a_kube_plan(("zones: [us-west-2a]", f"zones: [{zones}]")))
+        for zones in ("us-west-2a", "us-west-2a, us-west-2b, us-west-2c")
+    )
+    assert [one for one in compare(alone, more) if one.kind not in {Kind.ADDED, Kind.CHANGED}] == []
+    ignored = {r.name: r.ignore_changes for r in more.resources if r.type.endswith(":NodeGroup")}
+    assert ignored.pop("kube-system-m7i-xlarge") == ("subnetIds",)
+    assert set(ignored.values()) == {()}  # a group of a pool has its zone in its name
 
 
 def test_group_of_a_capacity_block_is_replaced_instead_of_updated() -> None:
