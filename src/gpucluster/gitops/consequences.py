@@ -10,9 +10,9 @@ from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops import rebuilt
 from gpucluster.gitops.events import events
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
-from gpucluster.gitops.node_groups import ended_nodes
+from gpucluster.gitops.node_groups import ended_nodes, zones_held
 from gpucluster.plan import names
-from gpucluster.plan.model import AwsPlan, ClusterPlan, Pool, SlotRange, SlurmOnAws, eks_of
+from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws, eks_of
 from gpucluster.spec import UpdateClass
 
 # templates/k8s/nodepool.yaml.j2 forbids disruptions by drift
@@ -129,23 +129,13 @@ def _node_groups(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
 
 
 def _plane_zones(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
-    """Check the zones of a control plane of EKS, which keeps those of its creation (`aws.eks.cluster.SUBNETS`)."""
-    if old.aws is None or new.aws is None or eks_of(old) is None or eks_of(new) is None:
-        return
-    left = _zones_of_plane(new)
-    gone = [zone for zone in _zones_of_plane(old) if zone not in left]
-    if gone and old.aws.region == new.aws.region:
+    """Check the zones of a control plane of EKS."""
+    if gone := zones_held(old, new):
         message = (
             f"EKS keeps a control plane in the zones of its creation, so `pulumi up` cannot delete the subnet in {', '.join(gone)}: "
             "write it in `zones`, beside the others; only a new cluster is without it"
         )
         yield Consequence(path="aws.network.zones", update=UpdateClass.REPLACE, message=message)
-
-
-def _zones_of_plane(plan: AwsPlan) -> list[str]:
-    plane = eks_of(plan)
-    spare = [plane.spare.zone] if plane is not None and plane.spare is not None else []
-    return [*(one.zone for one in plan.aws.network.subnets), *spare]
 
 
 def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:

@@ -48,6 +48,22 @@ def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
     )
 
 
+def zones_held(old: ClusterPlan, new: ClusterPlan) -> tuple[str, ...]:
+    """Return zones whose subnets `pulumi up` cannot delete: a control plane keeps those of its creation (`aws.eks.cluster.SUBNETS`)."""
+    if old.aws is None or new.aws is None or eks_of(old) is None or eks_of(new) is None:
+        return ()
+    if old.aws.region != new.aws.region:
+        return ()
+    left = _zones_of_plane(new)
+    return tuple(zone for zone in _zones_of_plane(old) if zone not in left)
+
+
+def _zones_of_plane(plan: AwsPlan) -> list[str]:
+    plane = eks_of(plan)
+    spare = [plane.spare.zone] if plane is not None and plane.spare is not None else []
+    return [*(one.zone for one in plan.aws.network.subnets), *spare]
+
+
 def _fixed(group: NodeGroup) -> object:
     """Return what AWS fixes at creation (Terraform AWS provider, internal/service/eks/node_group.go, ForceNew)."""
     return (group.market, group.machines, _zones(group), group.ami)

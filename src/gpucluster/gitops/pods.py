@@ -14,7 +14,7 @@ from gpucluster.gitops import pod_rights, pod_storage, quotas, sentences
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
 from gpucluster.gitops.manifests import TreeChange, tree_change
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
-from gpucluster.gitops.node_groups import EndedNodes, ended_nodes
+from gpucluster.gitops.node_groups import EndedNodes, ended_nodes, zones_held
 from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.quotas import QuotaChange
 from gpucluster.gitops.refine import release
@@ -216,6 +216,8 @@ def commands(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> tuple[str,
 
 
 def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[str]:
+    if (held := zones_held(old, new)) and found.plane is Plane.STAYS:
+        yield f"# keep {listed(held)} in `aws.network.zones`: the control plane stays there, so `pulumi up` cannot delete the subnet"
     yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
     if found.storage.lost:
         yield BACKUP

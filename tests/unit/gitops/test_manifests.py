@@ -234,6 +234,17 @@ def test_node_pool_that_leaves_ends_its_nodes() -> None:
     assert PRUNE in _effects(found).steps
 
 
+def test_zone_that_the_control_plane_cannot_leave_is_the_first_step() -> None:
+    """Regression: `pulumi up` was the first step, and it fails."""
+    zones = ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2c]")
+    found = _effects(_diff(zones))
+    assert found.steps[0] == (
+        "# keep us-west-2b in `aws.network.zones`: the control plane stays there, so `pulumi up` cannot delete the subnet"
+    )
+    assert found.steps[1].startswith("pulumi up ")
+    assert not any("# keep" in step for step in _effects(_diff(ZONES)).steps)
+
+
 ELASTIC: Change = ("nodes: 4, capacity", "nodes: {min: 0, max: 8}, capacity")
 ZONES: Change = ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]")
 
