@@ -202,6 +202,16 @@ CLUSTER_ROWS: list[Row] = [
         "9:26: warning[open-to-all] kubernetes.api_from[1]: 0.0.0.0/0 is a large part of the internet: write the site's own address ranges",
     ),
     (
+        "addresses that no machine on the internet has",
+        [("control_plane: eks", "control_plane: eks\n  api_from: [192.0.0.0/9, 192.128.0.0/9]")],
+        "9:27: error[bad-cidr] kubernetes.api_from[1]: 192.128.0.0/9 has addresses of 192.168.0.0/16, and EKS takes no reserved ones in a public range: write ranges without them, or a private range",
+    ),
+    (
+        "a public range that is reserved",
+        [("control_plane: eks", "control_plane: eks\n  api_from: [223.255.255.0/24, 224.0.0.0/32]")],
+        "9:32: error[bad-cidr] kubernetes.api_from[1]: 224.0.0.0/32 has addresses of 224.0.0.0/3, and EKS takes no reserved ones in a public range: write ranges without them, or a private range",
+    ),
+    (
         "a queueing system of a later release",
         [("control_plane: eks", "control_plane: eks\n  queueing: volcano")],
         "9:13: error[not-supported] kubernetes.queueing: 'volcano' is not supported yet; supported: kueue",

@@ -21,7 +21,13 @@ KEY_DAYS = Default(
 _PRIVATE = tuple(
     ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
 )
-
+# "The block cannot include reserved addresses" (EKS user guide, "Configure network access to cluster API server endpoint").
+# Documentation ranges are not here: examples name them in the place of public ones.
+_RESERVED = (
+    *(ipaddress.IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")),
+    *_PRIVATE,
+)
+_ANYWHERE = ipaddress.IPv4Network("0.0.0.0/0")  # EKS takes it, and it is its default
 
 # The VPC CNI holds addresses for pods that may come. Its default is a whole spare interface, up to 50 addresses of a large machine
 # (aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md).
@@ -66,6 +72,14 @@ def is_private(span: str) -> bool:
     """Whether the range reaches the API server through the VPC."""
     network = ipaddress.IPv4Network(span)
     return any(network.subnet_of(one) for one in _PRIVATE)
+
+
+def reserved_within(span: str) -> str | None:
+    """A range of reserved addresses for which EKS refuses a public range; None if it takes the range."""
+    network = ipaddress.IPv4Network(span)
+    if network == _ANYWHERE or is_private(span):
+        return None
+    return next((str(one) for one in _RESERVED if network.overlaps(one)), None)
 
 
 def other_zone(used: Sequence[str], known: Sequence[str]) -> str | None:

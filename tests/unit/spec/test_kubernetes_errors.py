@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
+from support.builders import KUBE, SPEC, WORKLOADS, a_kube_plan, a_kube_spec, changed
 from support.kube_rows import BOTH, CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog
 from gpucluster.catalog.data_files import read_data
+from gpucluster.plan.security_rules import CONTROL_PLANE, rules
 from gpucluster.spec import inspect_any, inspect_text, inspect_workloads_text
 from gpucluster.spec.resources import in_unit, parse_quantity
 from gpucluster.spec.rules.queueing import MAX_FLAVORS
@@ -287,6 +288,36 @@ def test_cluster_has_the_node_groups_of_the_quota_of_eks() -> None:
         "s.yaml:46:11: warning[eks-quota] pools[serve].name: the pools up to this one make 31 node groups, with that of the system: EKS's quota is 30 in a cluster. Ask AWS for more, or join pools"
     ]
     assert _warnings(*_of_cpus(29))[0].startswith("s.yaml:44:11: ")
+
+
+def _ranges(form: str, many: int) -> Change:
+    return (
+        "control_plane: eks",
+        f"control_plane: eks\n  api_from: [{', '.join(form.format(n) for n in range(many))}]",
+    )
+
+
+def test_public_ranges_of_the_api_server_are_those_that_eks_takes() -> None:
+    """Regression: `pulumi up` failed when EKS refused the 41st."""
+    assert _warnings(_ranges("198.51.{}.0/24", 40)) == []
+    (found,) = _warnings(_ranges("198.51.{}.0/24", 41))
+    assert found == (
+        "s.yaml:9:13: error[eks-quota] kubernetes.api_from: 41 public ranges: EKS takes 40 at most, and AWS gives no more. Join ranges, or let people come through the VPC by a private range"
+    )
+    assert _warnings(_ranges("198.51.{}.0/24", 40), ("198.51.7.0/24,", "198.51.7.0/24, 10.0.0.0/8,")) == []
+
+
+def test_private_ranges_of_the_api_server_are_rules_of_one_security_group() -> None:
+    """One more rule lets the nodes in."""
+    assert _warnings(_ranges("10.0.{}.0/24", 59)) == []
+    assert _warnings(_ranges("10.0.{}.0/24", 60)) == [
+        "s.yaml:9:13: warning[eks-quota] kubernetes.api_from: 60 private ranges, and one rule for the nodes: the quota of a security group is 60 rules. Ask AWS for more, or join ranges"
+    ]
+
+
+def test_private_ranges_are_the_rules_that_the_program_makes() -> None:
+    made = rules(a_kube_plan(_ranges("10.0.{}.0/24", 59)))
+    assert len([rule for rule in made if rule.group == CONTROL_PLANE and not rule.out]) == 60
 
 
 ON_DEMAND = "    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]\n"

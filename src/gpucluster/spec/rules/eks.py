@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog, eks_addon_versions, kubernetes_charts
 from gpucluster.plan import names
-from gpucluster.plan.eks import is_private
+from gpucluster.plan.eks import is_private, reserved_within
 from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.node_pools import filled
 from gpucluster.spec.addons import addons_of
@@ -20,6 +20,8 @@ from gpucluster.spec.rules.findings import error, or_none, repeated, warning
 from gpucluster.text import quoted
 
 GROUPS, GROUP_NODES = 30, 450  # EKS user guide, "Service quotas"; both are adjustable
+PUBLIC_RANGES = 40  # EKS user guide, "Service quotas"; not adjustable
+GROUP_RULES = 60  # in a direction of a security group: Amazon VPC user guide, "Amazon VPC quotas"; adjustable
 OF_EKS = ("admins", "api_from", "system")
 
 
@@ -78,6 +80,17 @@ def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         if ipaddress.IPv4Network(one).prefixlen <= WIDE and not is_private(one):
             message = f"{one} is a large part of the internet: write the site's own address ranges"
             yield warning("kubernetes", "api_from", index, id="open-to-all", message=message)
+        if reserved := reserved_within(one):
+            message = f"{one} has addresses of {reserved}, and EKS takes no reserved ones in a public range: write ranges without them, or a private range"
+            yield error("kubernetes", "api_from", index, id="bad-cidr", message=message)
+    private = sum(is_private(one) for one in found)
+    public = len(found) - private
+    if public > PUBLIC_RANGES:
+        message = f"{public} public ranges: EKS takes {PUBLIC_RANGES} at most, and AWS gives no more. Join ranges, or let people come through the VPC by a private range"
+        yield error("kubernetes", "api_from", id="eks-quota", message=message)
+    if private >= GROUP_RULES:
+        message = f"{private} private ranges, and one rule for the nodes: the quota of a security group is {GROUP_RULES} rules. Ask AWS for more, or join ranges"
+        yield warning("kubernetes", "api_from", id="eks-quota", message=message)
 
 
 def nat(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
