@@ -46,6 +46,8 @@ def _lines(name: str, found: "Estimate") -> "Iterator[str]":
     yield f"{name}: a month costs {span(found)}"
     for line in found.lines:
         least, most = line.least.words(found.currency), line.most.words(found.currency)
-        yield printable(f"  {line.kind} {line.name}: {most if least == most else f'{least} to {most}'}")
+        notes = line.notes if line.kind == "control-plane" else ()  # those of pools are assumptions, below
+        cost = most if least == most else f"{least} to {most}"
+        yield printable("; ".join((f"  {line.kind} {line.name}: {cost}", *notes)))
     yield f"prices of {found.prices_date} for {found.prices_region}:"
     yield from (f"  {one}" for one in ASSUMPTIONS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucluster.catalog import Prices
+from gpucluster.catalog import Prices, eks_standard_until
 from gpucluster.cost.amount import Amount
 from gpucluster.cost.fixed_costs import fixed_costs
 from gpucluster.cost.price_list import CostLine, PriceList
@@ -90,12 +90,21 @@ def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
     """EKS has an hourly fee, here that of standard support. The nodes of its add-ons are on demand."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
         fee = price.service("eks control plane", "eks-cluster-hour")
-        yield CostLine(kind="control-plane", name="eks", least=fee, most=fee)
+        yield CostLine(
+            kind="control-plane", name="eks", least=fee, most=fee, notes=(_support(plan.kubernetes.version),)
+        )
     plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
     for group in plane.groups if isinstance(plane, EksControlPlane) else ():
         if group.pool == SYSTEM_NODES:
             month = price.month(group.machines[0]).times(group.nodes)
             yield CostLine(kind="control-plane", name=SYSTEM_NODES, least=month, most=month)
+
+
+def _support(version: str) -> str:
+    """Return when the fee rises: 0.10 and then 0.60 USD an hour (https://aws.amazon.com/eks/pricing). No estimate knows today's date."""
+    until = eks_standard_until(version)
+    day = "the catalog does not know the day" if until is None else f"on {until}"
+    return f"the fee of EKS is six times as high after standard support ends; for Kubernetes {version} {day}"
 
 
 def _pool(pool: AnyPool, price: PriceList) -> CostLine:

@@ -119,7 +119,9 @@ def test_hosts_of_ones_own_cause_no_warning_that_a_price_list_cannot_end(
 def test_a_list_of_the_region_ends_the_warning_about_a_cluster_of_eks(tmp_path: Path, capsys: Said) -> None:
     kube = str(ROOT / "stacks/kube.yaml")
     assert program.run(["cost", kube]) == 0
-    assert "eks control plane (no price for us-west-2)" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "eks control plane (no price for us-west-2)" in err
+    assert "; the fee of EKS is six times as high after standard support ends; for Kubernetes 1.36 " in out
     (tmp_path / "west.yaml").write_text(
         "date: 2026-11-01\nregion: us-west-2\nmachines: {p4de.24xlarge: 27.45, m7i.xlarge: 0.21}\n"
         "services: {eks-cluster-hour: 0.10, nat-hour: 0.05, public-address-hour: 0.005, fsx-lustre-125-gib-month: 0.15}\n"

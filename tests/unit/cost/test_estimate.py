@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import a_lab_plan, a_plan
+from support.builders import a_kube_plan, a_lab_plan, a_plan
 
 from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
@@ -130,6 +130,19 @@ def test_existing_hosts_have_no_price() -> None:
     least, most = _month(a_lab_plan())
     assert least == most
     assert least.words("USD").startswith("unknown: ctl0 (hosts of your own have no price here), h100 (")
+
+
+@pytest.mark.parametrize(
+    ("version", "day"), [("1.35", "on 2027-03-27"), ("1.36", "the catalog does not know the day")]
+)
+def test_fee_of_eks_says_when_it_rises(version: str, day: str) -> None:
+    """Regression: the fee of standard support was counted without a word, also for a version that leaves it next week."""
+    plan = a_kube_plan(('version: "1.36"', f'version: "{version}"'))
+    line = estimate(plan, catalog.prices()).line("control-plane", "eks")
+    assert line is not None
+    assert line.notes == (
+        f"the fee of EKS is six times as high after standard support ends; for Kubernetes {version} {day}",
+    )
 
 
 def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
