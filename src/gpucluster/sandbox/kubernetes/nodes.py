@@ -5,6 +5,7 @@ from typing import Any
 
 from gpucluster.plan.model import values
 from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.plan.node_pools import filled
 from gpucluster.sandbox.kubernetes.client import Client
 
 _PODS = "250"  # EKS's limit for machines of this size
@@ -13,13 +14,18 @@ _PODS = "250"  # EKS's limit for machines of this size
 def of_pool(
     cluster: str, pool: NodePool, count: int, *, zone: str = "", domains: Mapping[str, int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first `count` nodes. `domains`: nodes in each domain of a topology's label; without it all are in one."""
+    """Yield the first `count` nodes: always-on ones in the zones of their node groups, then elastic ones.
+
+    `zone`: the zone of all. `domains`: nodes in each domain of a topology's label; without it all are in one.
+    """
     amounts = {name: values.quantity(name, amount) for name, amount in pool.allocatable.items()}
     levels = [level.label for level in pool.levels if level.label not in _OWN]
+    fixed = [place for _, nodes, place in filled(pool.min, pool.sources) for _ in range(nodes)]
     for number in range(count):
+        place = zone or (fixed[number] if number < len(fixed) else pool.zone)
         name = f"{cluster}-{pool.name}-{number}"
         places = {label: f"{label.rpartition('/')[2]}-{number // (domains or {}).get(label, count)}" for label in levels}  # fmt: skip
-        own = {_HOST: name, _ZONE: zone or pool.zone, "kubernetes.io/os": "linux", _ARCH: pool.arch}
+        own = {_HOST: name, _ZONE: place, "kubernetes.io/os": "linux", _ARCH: pool.arch}
         yield {
             "apiVersion": "v1",
             "kind": "Node",
