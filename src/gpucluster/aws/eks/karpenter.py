@@ -46,7 +46,10 @@ class Karpenter(pulumi.ComponentResource):
             name=name,  # the waves name it, and they are rendered before it exists
         )
         profile = aws.iam.InstanceProfile(
-            f"{plan.name}-karpenter-node", name=name, role=node.name, opts=child
+            f"{plan.name}-karpenter-node",
+            name=name,
+            role=node.name,
+            opts=ResourceOptions(parent=self, delete_before_replace=True),  # as its role
         )
         aws.eks.AccessEntry(
             f"{plan.name}-karpenter-node",

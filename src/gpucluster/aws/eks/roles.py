@@ -40,14 +40,17 @@ def declare_role(
     inline: Input[str] | None = None,
     name: str | None = None,
 ) -> EksRole:
-    """Declare the role `word` with the permission boundary of the site. Without a `name` Pulumi draws one (T38)."""
+    """Declare the role `word` with the permission boundary of the site. Without a `name` Pulumi draws one (T38).
+
+    IAM's names hold for all Regions. So a role with a `name` is deleted first when another Region replaces it.
+    """
     logical, child = f"{plan.name}-{word}", ResourceOptions(parent=parent)
     role = aws.iam.Role(
         logical,
         name=name,
         assume_role_policy=trust,
         permissions_boundary=plan.aws.boundary,
-        opts=child,
+        opts=ResourceOptions(parent=parent, delete_before_replace=None if name is None else True),
     )
     ready: list[pulumi.Resource] = [
         aws.iam.RolePolicyAttachment(

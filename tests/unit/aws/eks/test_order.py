@@ -53,6 +53,16 @@ def test_zone_that_is_added_later_replaces_no_node_group() -> None:
     assert set(ignored.values()) == {()}  # a group of a pool has its zone in its name
 
 
+def test_role_and_profile_of_a_fixed_name_are_deleted_before_they_are_replaced(planned: Planned) -> None:
+    """IAM's names hold for all Regions: an edit of `aws.region` made the new role while the old one had its name."""
+    kinds = ("aws:iam/role:Role", "aws:iam/instanceProfile:InstanceProfile")
+    iam = [one for one in planned.resources if one.type in kinds]
+    named = {one.name for one in iam if "name" in one.properties}
+    assert named == {"kube-karpenter-node"}
+    assert {one.name for one in iam if one.delete_before_replace} == named
+    assert all(one.delete_before_replace for one in iam if one.name in named)
+
+
 def test_group_of_a_capacity_block_is_replaced_instead_of_updated() -> None:
     """EKS updates it only while it has no nodes."""
     planned = planner.run("gpucluster.aws.program:declare", eks_plans.prepaid())
