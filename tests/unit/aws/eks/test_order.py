@@ -44,7 +44,9 @@ def test_zone_that_is_added_later_is_no_update_of_the_control_plane(planned: Pla
 def test_zone_that_is_added_later_replaces_no_node_group() -> None:
     """The group of the system was deleted first: the cluster was without DNS, drivers and controllers for minutes."""
     alone, more = (
-        planner.run("gpucluster.aws.program:declare", a_kube_plan(("zones: [us-west-2a]", f"zones: [{zones}]")))
+        planner.run(
+            "gpucluster.aws.program:declare", a_kube_plan(("zones: [us-west-2a]", f"zones: [{zones}]"))
+        )
         for zones in ("us-west-2a", "us-west-2a, us-west-2b, us-west-2c")
     )
     assert [one for one in compare(alone, more) if one.kind not in {Kind.ADDED, Kind.CHANGED}] == []
