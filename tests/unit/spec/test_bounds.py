@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.account_rows import SITE
 from support.builders import KUBE, LAB, SPEC, WORKLOADS, a_kube_spec, changed
 from support.capacity_rows import PRICED
 
@@ -246,6 +247,10 @@ def _compare(bound: Bound, accepted: list[tuple[str, str]], refused: list[tuple[
 
 
 FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
+    (
+        "two tiers of partitions decide who preempts", "nothing-preempts", SITE,
+        (("by: qos", "by: partition"), (", preempts: [normal]", "")),
+    ),
     (
         "a reservation of two pools, the second of which does not name the only zone", "reservation-differs", PRICED,
         (
