@@ -96,6 +96,17 @@ EDITS = (
         steps=("pulumi up --stack kube", _BINDINGS, "gpucluster k8s up kube"),
     ),
     Audited(
+        id="other-slices-of-gpus",
+        stack="kube",
+        base=(_SERVING,),
+        changes=(("mig: {1g.10gb: 7}", "mig: {3g.40gb: 2}"),),
+        worst="drain",
+        says={
+            "running": "those on always-on nodes of serve are evicted when `pulumi up` deletes the node group"
+        },
+        steps=("pulumi up --stack kube", _BINDINGS, "gpucluster k8s up kube"),
+    ),
+    Audited(
         id="fewer-always-on-nodes",
         stack="kube",
         changes=(("{name: tune,  nodes: 4", "{name: tune,  nodes: {min: 2, max: 4}"),),

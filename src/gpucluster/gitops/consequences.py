@@ -3,7 +3,7 @@
 Each check compares one pool, or the cluster, before and after. It yields the consequences.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gpucluster.cost import AnyPool, pools_of
@@ -14,6 +14,7 @@ from gpucluster.gitops.node_groups import ended_nodes, zones_held
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws, eks_of
 from gpucluster.spec import UpdateClass
+from gpucluster.text import listed
 
 # templates/k8s/nodepool.yaml.j2 forbids disruptions by drift
 _OF_KARPENTER = "Karpenter keeps its nodes until they are empty"
@@ -245,7 +246,7 @@ def _named(pool: AnyPool) -> str:
 def _look(pool: AnyPool) -> str:
     """Return the node's hardware as jobs request it."""
     if not isinstance(pool, Pool):
-        return f"{_gpus(pool.gpu_count, pool.gpu_model)}{pool.vcpus} CPUs"
+        return f"{_gpus(pool.gpu_count, pool.gpu_model)}{_slices(pool.mig)}{pool.vcpus} CPUs"
     shape = pool.shape
     cpus = f"{shape.sockets} x {shape.cores_per_socket} x {shape.threads_per_core} CPUs"
     return f"{_gpus(shape.gpu_count, shape.gpu_model)}{cpus}, {shape.real_memory_mib} MiB"
@@ -253,6 +254,12 @@ def _look(pool: AnyPool) -> str:
 
 def _gpus(count: int, model: str | None) -> str:
     return f"{count} x {model}, " if count else ""
+
+
+def _slices(mig: Mapping[str, int]) -> str:
+    return (
+        f"each in {listed(f'{count} x {profile}' for profile, count in sorted(mig.items()))}, " if mig else ""
+    )
 
 
 def _zone(pool: AnyPool) -> str | None:

@@ -2,12 +2,14 @@
 
 A group is deleted before a new one replaces it (`aws.eks.node_groups`). EKS evicts the pods of each node that it ends: of a
 deleted group, of one with fewer nodes, and in the rolling update of a new launch template, release or version (EKS user
-guide, "Update a managed node group for your cluster"). A group of a capacity block is replaced (`aws.eks.node_groups.NO_UPDATE`).
+guide, "Update a managed node group for your cluster"). A group of a capacity block is replaced (`aws.eks.node_groups.NO_UPDATE`),
+and one whose GPUs get other slices (`SLICES` there). Other labels, and taints, change in place.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, eks_of
 from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
@@ -65,8 +67,8 @@ def _zones_of_plane(plan: AwsPlan) -> list[str]:
 
 
 def _fixed(group: NodeGroup) -> object:
-    """Return what AWS fixes at creation (Terraform AWS provider, internal/service/eks/node_group.go, ForceNew)."""
-    return (group.market, group.machines, _zones(group), group.ami)
+    """Return what AWS fixes at creation (Terraform AWS provider, internal/service/eks/node_group.go, ForceNew), and the slices."""
+    return (group.market, group.machines, _zones(group), group.ami, group.labels.get(names.LABEL_MIG))
 
 
 def _template(group: NodeGroup) -> NodeGroup:

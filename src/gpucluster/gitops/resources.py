@@ -6,7 +6,7 @@ property without update in place is replaced, too.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from gpucluster.catalog.properties import aws_properties
 from gpucluster.engine.offline.model import Planned, Resource, is_provider
@@ -72,6 +72,7 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": UpdateClass.LIVE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": UpdateClass.LIVE,
 }
+_AS_A_REMOVAL = frozenset({UpdateClass.LIVE, UpdateClass.NEW_NODES, UpdateClass.DRAIN})
 _WITH_NODES = frozenset({"aws:ec2/subnet:Subnet"})
 _PUBLIC = "public"  # in the names of `aws.vpc`
 _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
@@ -178,7 +179,7 @@ def _of_replacement(resource: Resource) -> UpdateClass:
     if _stores(resource):
         return UpdateClass.DATA_LOSS
     removal = _OF_REMOVAL.get(resource.type, UpdateClass.REPLACE)
-    return removal if removal in {UpdateClass.LIVE, UpdateClass.NEW_NODES} else UpdateClass.REPLACE
+    return removal if removal in _AS_A_REMOVAL else UpdateClass.REPLACE
 
 
 def _refusal(old: Resource, why: str) -> str:
@@ -204,13 +205,26 @@ def _difference(old: Resource, new: Resource) -> Difference:
         turned = tuple(_turned(old, new))
         changed = tuple(sorted({*found.changed, *turned} - ignored))
         fixed = {name for name in turned if is_fixed(facts, name)}
-        anew = {*found.replaces, *new.replace_on_changes, *fixed}
+        anew = {*found.replaces, *_replacing(old, new), *fixed}
         return Difference(changed, tuple(name for name in changed if name in anew))
     names = sorted(old.properties.keys() | new.properties.keys())
     changed = tuple(n for n in names if old.properties.get(n) != new.properties.get(n))
     if is_provider(new):
         return Difference(changed, tuple(n for n in changed if n == "region"))
     return Difference(changed, changed)
+
+
+def _replacing(old: Resource, new: Resource) -> Iterator[str]:
+    """Return the properties whose change replaces by an option of the program. `labels["key"]` names one key of a property."""
+    for path in new.replace_on_changes:
+        name, _, key = path.removesuffix('"]').partition('["')
+        if not key or _key(old, name, key) != _key(new, name, key):
+            yield name
+
+
+def _key(resource: Resource, name: str, key: str) -> object:
+    value = resource.properties.get(name)
+    return cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
 
 
 def _with_ignored(old: Resource, new: Resource) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # --- tags of AWS resources -------------------------------------------------------------------
 TAG_CLUSTER = "gpucluster:cluster"  # on every resource; instances without it are never changed
@@ -193,6 +193,12 @@ def template_key(pool: str, kind: str, machine: str) -> str:
 def kubernetes_name(cluster: str, thing: str) -> str:
     """`kube-tune`: cluster-scoped objects carry the cluster's name, because one Kubernetes may have two of our clusters."""
     return f"{cluster}-{thing}"
+
+
+def mig_config(cluster: str, pool: str, mig: Mapping[str, int]) -> str:
+    """`kube-serve-0a1b2c`: the MIG manager slices the GPUs of a node when its label changes, not when the configuration of that name does."""
+    text = ",".join(f"{profile}={slices}" for profile, slices in sorted(mig.items()))
+    return f"{kubernetes_name(cluster, pool)}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def flavor(cluster: str, pool: str, levels: Sequence[str]) -> str:

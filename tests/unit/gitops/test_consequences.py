@@ -113,6 +113,17 @@ def test_new_image_reaches_always_on_nodes_of_eks(changes: tuple[tuple[str, str]
     assert tune.message == f"{words}: EKS evicts their pods"
 
 
+def test_other_slices_are_other_hardware_of_nodes_of_the_site() -> None:
+    site = ("control_plane: eks", "existing: {context: prod, eks_name: prod}")
+    other = (("mig: {1g.10gb: 7}", "mig: {3g.40gb: 2}"), ("mig-1g.10gb: 28", "mig-3g.40gb: 8"))
+    found = consequences(a_kube_plan(site), a_kube_plan(site, *other), ())
+    (serve,) = (one for one in found if one.path == "pools[serve]")
+    assert "each in 7 x 1g.10gb, 96 CPUs -> 8 x a100, each in 2 x 3g.40gb" in serve.message
+    assert (
+        "Karpenter keeps its nodes until they are empty; always-on nodes: they are made and" in serve.message
+    )
+
+
 def _zones(*zones: str) -> tuple[tuple[str, str], ...]:
     return (("zones: [us-west-2a]", f"zones: [{', '.join(zones)}]"),)
 

@@ -179,6 +179,21 @@ def test_replace_options_of_program_are_respected() -> None:
     assert found.kind is Kind.REPLACED
 
 
+def test_replace_option_of_one_key_is_respected() -> None:
+    """The engine takes a path such as `labels["a.b/c"]`, too (Pulumi, `replaceOnChanges`)."""
+    group = "aws:eks/nodeGroup:NodeGroup"
+
+    def kind(old: dict[str, str], new: dict[str, str]) -> Kind:
+        after = _resource(group, "g", labels=new)
+        return _only(
+            _resource(group, "g", labels=old), replace(after, replace_on_changes=('labels["a.b/c"]',))
+        ).kind
+
+    assert kind({"a.b/c": "1"}, {"a.b/c": "2"}) is Kind.REPLACED
+    assert kind({}, {"a.b/c": "2"}) is Kind.REPLACED
+    assert kind({"a.b/c": "1", "d": "1"}, {"a.b/c": "1", "d": "2"}) is Kind.CHANGED
+
+
 def test_ignored_property_is_no_change() -> None:
     old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
     assert compare(_planned(old), _planned(replace(new, ignore_changes=("enableDnsSupport",)))) == ()

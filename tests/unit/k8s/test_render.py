@@ -352,7 +352,7 @@ def test_karpenter_has_only_elastic_pools() -> None:
     assert {"nodes": "0", "reasons": ["Drifted"]} in spec["disruption"]["budgets"]
     template = spec["template"]
     assert template["spec"]["expireAfter"] == "Never"
-    assert template["metadata"]["labels"]["nvidia.com/mig.config"] == "kube-serve"
+    assert template["metadata"]["labels"]["nvidia.com/mig.config"].startswith("kube-serve-")
     assert template["spec"]["taints"] == [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     ]
@@ -457,8 +457,24 @@ def test_on_eks_the_image_owns_the_driver_and_the_operator_the_slices() -> None:
     config = values["migManager"]["config"]
     assert (config["create"], config["name"]) == (True, "kube-mig")
     parted = _yaml(config["data"]["config.yaml"])["mig-configs"]
-    assert parted["kube-serve"] == [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
+    labels = _objects()["NodePool/kube-serve-0"]["spec"]["template"]["metadata"]["labels"]
+    sliced = parted[labels["nvidia.com/mig.config"]]
+    assert sliced == [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
     assert config["default"] in parted
+
+
+def test_other_slices_have_another_label() -> None:
+    """Regression: the label was the name of the pool, and the MIG manager slices again only when the label changes."""
+
+    def label(*changes: tuple[str, str]) -> str:
+        template = _objects(*changes)["NodePool/kube-serve-0"]["spec"]["template"]
+        return str(template["metadata"]["labels"]["nvidia.com/mig.config"])
+
+    other = (("mig: {1g.10gb: 7}", "mig: {3g.40gb: 2}"), ("mig-1g.10gb: 28", "mig-3g.40gb: 8"))
+    running = (("mig-1g.10gb: 1", "mig-3g.40gb: 1"),)
+    template = objects(files(*other, running=running))["NodePool/kube-serve-0"]["spec"]["template"]
+    assert template["metadata"]["labels"]["nvidia.com/mig.config"] != label()
+    assert label(("max: 6", "max: 5")) == label()
 
 
 def test_driver_of_an_existing_cluster_is_not_set() -> None:

@@ -18,7 +18,7 @@ from gpucluster.aws.network import Network
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
-from gpucluster.plan.names import ROLE_KUBERNETES, SYSTEM_NODES, TAG_POOL, TAG_ROLE
+from gpucluster.plan.names import LABEL_MIG, ROLE_KUBERNETES, SYSTEM_NODES, TAG_POOL, TAG_ROLE
 from gpucluster.plan.security_rules import CONTROL_PLANE
 
 ROOT_DEVICE = "/dev/xvda"  # of EKS's AL2023 images
@@ -43,6 +43,8 @@ NO_UPDATE = ("launchTemplate", "releaseVersion", "version")
 # group, and delete it first: the cluster would be without DNS, drivers and controllers. A group that something else replaces
 # is made in all zones, because the engine then takes the program's own value (pulumi, `step_generator.go`).
 SYSTEM_SUBNETS = "subnetIds"
+# EKS changes labels in place. The MIG manager then slices the GPUs of a node again, and fails if pods use them.
+SLICES = f'labels["{LABEL_MIG}"]'
 _BOUNDARY = "gpucluster"
 # nodeadm joins the local disks to one RAID 0 for pods, as Karpenter does with `instanceStorePolicy: RAID0`. EKS merges this
 # part with its own (awslabs/amazon-eks-ami, doc/usage/al2.md and nodeadm's NodeConfig).
@@ -119,7 +121,7 @@ class NodeGroups(pulumi.ComponentResource):
                 parent=self,
                 depends_on=self._after,
                 delete_before_replace=True,
-                replace_on_changes=list(NO_UPDATE) if block else [],
+                replace_on_changes=[SLICES, *(NO_UPDATE if block else ())],
                 ignore_changes=[SYSTEM_SUBNETS] if group.pool == SYSTEM_NODES else [],
             ),
         )

@@ -179,7 +179,7 @@ def _pool(
 
 def _labels(cluster: str, pool: str, mig: dict[str, int]) -> dict[str, str]:
     labels = {names.LABEL_CLUSTER: cluster, names.LABEL_POOL: pool}
-    return {**labels, names.LABEL_MIG: names.kubernetes_name(cluster, pool)} if mig else labels
+    return {**labels, names.LABEL_MIG: names.mig_config(cluster, pool, mig)} if mig else labels
 
 
 def _interfaces(machines: Sequence[Machine]) -> tuple[Interface, ...]:

@@ -70,5 +70,6 @@ def test_group_of_a_capacity_block_is_replaced_instead_of_updated() -> None:
     planned = planner.run("gpucluster.aws.program:declare", eks_plans.prepaid())
     found = {r.name: r.replace_on_changes for r in planned.resources if r.type.endswith(":NodeGroup")}
     block = found.pop(next(name for name in found if "cr-" in name and name.startswith("kube-tune")))
-    assert set(block) == {"launchTemplate", "releaseVersion", "version"}
-    assert set(found.values()) == {()}
+    slices = 'labels["nvidia.com/mig.config"]'
+    assert set(block) == {"launchTemplate", "releaseVersion", "version", slices}
+    assert set(found.values()) == {(slices,)}, "no GPU is sliced again while pods use it"
