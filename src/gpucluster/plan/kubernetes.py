@@ -45,6 +45,7 @@ GRACE_AFTER_S = Default(30, "after the time for a checkpoint, for the end of the
 RESTARTS = Default(3, "each failed node uses one; a program that always fails stops after the third")
 SERVICE_PRIORITY = Default(100_000, "a service that stops answering costs more than a gang that waits")
 GANG_PRIORITY = Default(1000, "below services, and above what asks for less than a gang")
+MAX_WEIGHT = 100  # of a NodePool; the least is 1 (karpenter v1.14.1, pkg/apis/v1/nodepool.go)
 SHARE = Default(1, "teams without a share divide what they may borrow in equal parts")
 REQUEST_CPU_MILLI = Default(1000, "for a container without a request, because the queue counts requests")
 REQUEST_MEMORY_MIB = Default(4096, "for a container without a request; also its limit")

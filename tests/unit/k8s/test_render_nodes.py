@@ -24,6 +24,16 @@ def _requirements(found: dict[str, Any], name: str) -> dict[str, list[str]]:
     return {one["key"]: one["values"] for one in needed}
 
 
+def test_many_sources_are_tried_in_their_order() -> None:
+    """Regression: from the 11th source on all had the weight 1. Of equal weights Karpenter tries the last name first."""
+    source = "{from: spot, machines: [p4de.24xlarge], max: 1}"
+    many = _from(", ".join([source] * 40))
+    found = objects(files(("    nodes: 4\n", "    nodes: {min: 0, max: 40}\n"), many, running=ANYWHERE))
+    weights = [found[f"NodePool/kube-tune.2a-{place}"]["spec"]["weight"] for place in range(40)]
+    assert weights == sorted(set(weights), reverse=True)
+    assert (weights[0], weights[-1]) == (100, 61)
+
+
 def test_karpenter_launches_into_the_reservation_of_the_spec() -> None:
     source = f"{{from: reservation, id: {RESERVATION}, machines: [p5.48xlarge]}}"
     found = objects(files(ELASTIC, _from(source), running=ANYWHERE))

@@ -749,6 +749,7 @@ ELSEWHERE = [
         "too-many",
         "too-little-memory",
         "too-many-pools",
+        "too-many-sources",
     )
 ]
 

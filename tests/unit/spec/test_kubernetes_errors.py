@@ -358,6 +358,24 @@ def test_pool_has_not_the_name_of_the_nodes_of_add_ons() -> None:
     ]
 
 
+def _many_sources(count: int) -> Change:
+    source = "{from: on-demand, machines: [p4de.24xlarge], max: 1}"
+    return "[{from: spot, machines: [p4de.24xlarge]}]", f"[{', '.join([source] * count)}]"
+
+
+def test_pool_has_a_weight_for_each_source() -> None:
+    """Karpenter tries sources of one weight in the order of their names, the last one first."""
+    size = ("max: 6}", "max: 200}")
+    full = inspect_text(changed(KUBE, size, _many_sources(100)), "s.yaml", catalog.load()).errors
+    assert "too-many-sources" not in [one.id for one in full]
+    over = inspect_text(changed(KUBE, size, _many_sources(101)), "s.yaml", catalog.load()).errors
+    (found,) = (one for one in over if one.id == "too-many-sources")
+    assert found.path == "pools[serve].capacity"
+    assert found.message == (
+        "101 sources, and a pool of Kubernetes has at most 100: Karpenter's weights, which give their order, are 1 to 100; make a second pool of the others"
+    )
+
+
 def test_cohort_takes_64_pools() -> None:
     """63 and `serve`. No node of `tune` is without a quota."""
     assert inspect_text(changed(KUBE, *_of_cpus(63)), "s.yaml", catalog.load()).errors == ()

@@ -18,7 +18,7 @@ _CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks ar
     Market.ON_DEMAND: "on-demand",
 }
 _OURS = {names.TAG_ROLE: names.ROLE_KUBERNETES}
-_FIRST_WEIGHT, _STEP, _LEAST = 100, 10, 1  # Karpenter tries the highest weight first
+_STEP = 10  # between weights, where it leaves room for all sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def _pool(site: Site, pool: NodePool, launch: Launch) -> KarpenterPool:
     return KarpenterPool(
         name=scalar(_name(site, pool, launch)),
         labels=scalar(site.labels),
-        weight=scalar(max(_LEAST, _FIRST_WEIGHT - _STEP * launch.positions[0])),
+        weight=scalar(_weight(pool, launch)),
         limits=scalar(_limits(pool, launch)),
         idle=scalar(f"{pool.idle_s}s"),
         node_labels=scalar(pool.labels),
@@ -137,6 +137,12 @@ def _pool(site: Site, pool: NodePool, launch: Launch) -> KarpenterPool:
             for key, allowed in _requirements(pool, launch).items()
         ),
     )
+
+
+def _weight(pool: NodePool, launch: Launch) -> int:
+    """Return the weight. Karpenter tries the highest first, and of equal ones the last name first."""
+    step = _STEP if len(pool.sources) * _STEP <= kube.MAX_WEIGHT else 1
+    return kube.MAX_WEIGHT - step * launch.positions[0]
 
 
 def _requirements(pool: NodePool, launch: Launch) -> dict[str, Iterable[str]]:

@@ -140,6 +140,7 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     kubernetes.pool_of_other,
     kubernetes.pool_of_slurm_only,
     kubernetes.source_nodes,
+    kubernetes.source_weights,
     sharing.one_way,
     sharing.shards,
     sharing.mps,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog, Machine, kubernetes_node_image, kubernetes_node_release
 from gpucluster.plan import names, node_pools
-from gpucluster.plan.kubernetes import allocatable, gpus_of
+from gpucluster.plan.kubernetes import MAX_WEIGHT, allocatable, gpus_of
 from gpucluster.plan.model.values import CPU, accelerators
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs, on_eks
@@ -160,6 +160,15 @@ def source_nodes(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[F
     if nodes.min < nodes.max and given < nodes.max:
         message = f"the sources give at most {given} of max {nodes.max} nodes, and the quotas count on all"
         yield error("pools", index, "capacity", id="sources-below-max", message=message)
+
+
+def source_weights(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Check that each source has a weight of its own."""
+    pool = spec.pools[index]
+    count = len(pool.capacity)
+    if run_by(spec, pool) is Runs.KUBERNETES and count > MAX_WEIGHT:
+        message = f"{count} sources, and a pool of Kubernetes has at most {MAX_WEIGHT}: Karpenter's weights, which give their order, are 1 to {MAX_WEIGHT}; make a second pool of the others"
+        yield error("pools", index, "capacity", id="too-many-sources", message=message)
 
 
 def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
