@@ -308,7 +308,22 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a team in the system's own namespace",
         [("name: research", "name: kube-system")],
-        "11:14: error[reserved-name] kubernetes.teams[kube-system].name: the namespace 'kube-system' belongs to Kubernetes; choose another name",
+        "11:14: error[reserved-name] kubernetes.teams[kube-system].name: the namespace 'kube-system' belongs to Kubernetes or a controller; choose another name",
+    ),
+    (
+        "a team in the namespace of a controller",
+        [("name: research", "name: cert-manager")],
+        "11:14: error[reserved-name] kubernetes.teams[cert-manager].name: the namespace 'cert-manager' belongs to Kubernetes or a controller; choose another name",
+    ),
+    (
+        "a team in a namespace that may have another program",
+        [("name: research", "name: monitoring")],
+        "11:14: warning[shared-namespace] kubernetes.teams[monitoring].name: other programs are often in a namespace 'monitoring'; the team's quota and network policies would stop them. If one is there or will be, choose another name",
+    ),
+    (
+        "a team with a name as of a controller",
+        [("name: research", "name: vision-system")],
+        "11:14: warning[shared-namespace] kubernetes.teams[vision-system].name: other programs are often in a namespace 'vision-system'; the team's quota and network policies would stop them. If one is there or will be, choose another name",
     ),
     (
         "a quota above the pools",

@@ -11,17 +11,63 @@ from gpucluster.text import Form, quoted
 
 MAX_TEXT = 4096  # for an argument or a variable; longer text belongs in a file
 
+# Namespaces of Kubernetes, of AWS's add-ons and of controllers, by their charts and installation guides. A team has a quota and a
+# network policy that closes its namespace, so the programs there would stop.
 _TAKEN = frozenset(
     {
+        "amazon-cloudwatch",
+        "amazon-guardduty",
+        "argo-events",
+        "argo-rollouts",
         "argocd",
+        "aws-observability",
+        "calico-apiserver",
+        "calico-system",
+        "cert-manager",
+        "crossplane-system",
         "default",
+        "external-dns",
+        "external-secrets",
         "flux-system",
+        "gatekeeper-system",
         "gpu-operator",
+        "ingress-nginx",
+        "istio-system",
         "jobset-system",
         "karpenter",
+        "knative-eventing",
+        "knative-serving",
         "kubeflow-system",
         "kueue-system",
+        "kyverno",
+        "longhorn-system",
         "lws-system",
+        "metallb-system",
+        "node-feature-discovery",
+        "nvidia-gpu-operator",
+        "nvidia-network-operator",
+        "rook-ceph",
+        "tigera-operator",
+        "volcano-system",
+    }
+)
+# A team may have these names, and so may programs that others install.
+_SHARED = frozenset(
+    {
+        "argo",
+        "grafana",
+        "ingress",
+        "keda",
+        "kserve",
+        "kubeflow",
+        "logging",
+        "loki",
+        "monitoring",
+        "observability",
+        "prometheus",
+        "spark-operator",
+        "vault",
+        "velero",
     }
 )
 _SUFFIXES = {
@@ -55,8 +101,14 @@ def parse_team(value: object) -> str:
     """Parse a team's name, which is also its namespace."""
     name = parse_name(value)
     if name in _TAKEN or name.startswith("kube-"):
-        raise refuse("reserved-name", f"the namespace '{name}' belongs to Kubernetes; choose another name")
+        message = f"the namespace '{name}' belongs to Kubernetes or a controller; choose another name"
+        raise refuse("reserved-name", message)
     return name
+
+
+def is_often_a_controllers(team: str) -> bool:
+    """Return whether controllers or tools are often in a namespace of this name."""
+    return team in _SHARED or team.endswith("-system")
 
 
 def parse_service_account(value: object) -> str:

@@ -114,6 +114,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     eks.kms_key,
     kubernetes.monitoring,
     kubernetes.team_names,
+    kubernetes.shared_namespaces,
     kubernetes.quotas,
     kubernetes.team_without_quota,
     kubernetes.pool_without_quota,

@@ -12,7 +12,7 @@ from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_kubernetes, of_slurm, run_by, sources_of
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.resources import in_unit
+from gpucluster.spec.resources import in_unit, is_often_a_controllers
 from gpucluster.spec.rules.findings import error, or_none, same_names, warning
 from gpucluster.spec.rules.hosts import OF_THE_DAEMON
 from gpucluster.text import quoted
@@ -80,6 +80,14 @@ def team_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     teams = require(spec.kubernetes).teams
     for finding in same_names([lambda team=team: team.name for team in teams], "teams"):
         yield error("kubernetes", *finding.path, id=finding.id, message=finding.message)
+
+
+def shared_namespaces(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    for index, team in enumerate(require(spec.kubernetes).teams):
+        name = or_none(lambda team=team: team.name)
+        if name is not None and is_often_a_controllers(name):
+            message = f"other programs are often in a namespace '{name}'; the team's quota and network policies would stop them. If one is there or will be, choose another name"
+            yield warning("kubernetes", "teams", index, "name", id="shared-namespace", message=message)
 
 
 def monitoring(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
