@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
+from support.builders import a_kube_plan
 from support.kube import Change, files, objects
+
+from gpucluster import k8s
+from gpucluster.k8s.lint import check, facts
+from gpucluster.k8s.lint.read import read
 
 RESERVATION = "cr-0123456789abcdef0"
 ELASTIC = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
@@ -22,6 +27,38 @@ def _from(text: str) -> Change:
 def _requirements(found: dict[str, Any], name: str) -> dict[str, list[str]]:
     needed = found[f"NodePool/{name}"]["spec"]["template"]["spec"]["requirements"]
     return {one["key"]: one["values"] for one in needed}
+
+
+def test_pods_of_nobody_avoid_elastic_nodes_without_gpus() -> None:
+    """Regression: a pod of kube-system or of a chart kept such a node, because Karpenter removes only nodes without pods."""
+    cpus = "  - {name: small, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"
+    quota = ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}")
+    found = objects(files(("pools:\n", f"pools:\n{cpus}"), quota))
+    taint = {"key": "gpucluster/pool", "value": "small", "effect": "PreferNoSchedule"}
+    assert found["NodePool/kube-small-0"]["spec"]["template"]["spec"]["taints"] == [taint]
+    toleration = {"key": "gpucluster/pool", "operator": "Exists", "effect": "PreferNoSchedule"}
+    assert found["ResourceFlavor/kube-small"]["spec"]["tolerations"] == [toleration]
+    always = cpus.replace("{min: 0, max: 2}", "2")
+    fixed = objects(files(("pools:\n", f"pools:\n{always}"), quota))
+    (flavor,) = (one for key, one in fixed.items() if key.startswith("ResourceFlavor/kube-small"))
+    assert "tolerations" not in flavor["spec"]
+
+
+def test_lint_knows_the_taint_of_elastic_nodes_without_gpus() -> None:
+    """The toleration of the flavor was one that no pool has."""
+    cpus = "  - {name: small, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"
+    plan = a_kube_plan(
+        ("pools:\n", f"pools:\n{cpus}"),
+        ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}"),
+    )
+    texts = {one.path: one.content.decode() for one in k8s.render(plan)}
+    read_in = [
+        document
+        for path, text in texts.items()
+        if path.endswith(".yaml") and "/helm/" not in path
+        for document in read(text, path).documents
+    ]
+    assert "toleration" not in [one.rule for one in check(read_in, facts(plan))]
 
 
 def test_many_sources_are_tried_in_their_order() -> None:

@@ -56,5 +56,7 @@ def _pool(pool: planned.NodePool) -> PoolFacts:
             _ARCH: frozenset({pool.arch}),
             _ZONE: frozenset(pool.zones),
         },
-        taints=tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints),
+        taints=tuple(
+            Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.elastic_taints
+        ),
     )

@@ -131,7 +131,9 @@ def _pool(site: Site, pool: NodePool, launch: Launch) -> KarpenterPool:
         idle=scalar(f"{pool.idle_s}s"),
         node_labels=scalar(pool.labels),
         class_name=scalar(site.name(pool.name)),
-        taints=scalar([{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints] or None),
+        taints=scalar(
+            [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.elastic_taints] or None
+        ),
         requirements=tuple(
             RequirementLine(key=scalar(key), allowed=scalar(list(allowed)))
             for key, allowed in _requirements(pool, launch).items()

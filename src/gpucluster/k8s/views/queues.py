@@ -130,7 +130,7 @@ def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
                 name=scalar(site.flavor(pool.name)),
                 labels=scalar(site.labels),
                 node_labels=scalar({**ours, **zone}),
-                tolerations=scalar(tolerations(pool.taints) or None),
+                tolerations=scalar(tolerations(pool.elastic_taints) or None),
                 topology=scalar(site.name(_topology(pool.levels)) if pool.levels else None),
             ),
         )

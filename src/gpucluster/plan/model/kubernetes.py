@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from gpucluster.plan import names
 from gpucluster.plan.model.capacity import Launch, Share, Source
 from gpucluster.plan.model.eks import EksControlPlane, Taint
 from gpucluster.plan.model.pools import Interface
@@ -65,6 +66,15 @@ class NodePool:
     def elastic(self) -> int:
         """The number of elastic nodes."""
         return self.max - self.min
+
+    @property
+    def elastic_taints(self) -> tuple[Taint, ...]:
+        """The taints of the elastic nodes. Without a taint, pods of add-ons and charts keep a node that Karpenter could remove.
+
+        They prefer other nodes then. If there is no room, they start here, so that no add-on waits.
+        """
+        soft = Taint(key=names.LABEL_POOL, value=self.name, effect="PreferNoSchedule")
+        return self.taints or ((soft,) if self.elastic else ())
 
     @property
     def unknown_to_karpenter(self) -> dict[str, int]:
