@@ -844,6 +844,11 @@ WORKLOAD_ROWS: list[Row] = [
         "16:25: error[bad-name] train[tune].secrets.A.name: 'S_' is not the name of an object: use a-z, 0-9, '-' and '.'",
     ),
     (
+        "a key of a Secret that begins with two dots",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    secrets: {A: {name: s, key: ..data}}")],
+        "16:33: error[bad-key] train[tune].secrets.A.key: '..data' is not a key of a Secret: use A-Z, a-z, 0-9, '-', '_' and '.', and no '..' at the beginning",
+    ),
+    (
         "a variable that is ours",
         [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {MASTER_ADDR: x}")],
         "16:24: error[reserved-name] train[tune].env.MASTER_ADDR: 'MASTER_ADDR' is set by gpucluster for the gang; use another name",

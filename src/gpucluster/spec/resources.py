@@ -85,7 +85,7 @@ _QUANTITY = Form(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _RESOURCE = Form(r"(?:[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PROFILE = Form(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 _OBJECT = Form(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,3}")
-_KEY = Form(r"[A-Za-z0-9._-]{1,253}")
+_KEY = Form(r"(?!\.$|\.\.)[A-Za-z0-9._-]{1,253}")  # IsConfigMapKey of apimachinery, also for Secrets
 _HTTP_PATH = Form(r"/[A-Za-z0-9._~/?&=%-]{0,199}")
 _VARIABLE = Form(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HOST = (
@@ -159,7 +159,9 @@ parse_resource = matching(_RESOURCE, "bad-resource", "a resource such as cpu, me
 parse_profile = matching(_PROFILE, "bad-profile", "a MIG profile such as 1g.10gb")
 parse_variable = matching(_VARIABLE, "bad-variable", "a variable's name: use A-Z, a-z, 0-9 and '_'")
 parse_object = matching(_OBJECT, "bad-name", "the name of an object: use a-z, 0-9, '-' and '.'")
-parse_key = matching(_KEY, "bad-key", "a key of a Secret: use A-Z, a-z, 0-9, '-', '_' and '.'")
+parse_key = matching(
+    _KEY, "bad-key", "a key of a Secret: use A-Z, a-z, 0-9, '-', '_' and '.', and no '..' at the beginning"
+)
 parse_http_path = matching(_HTTP_PATH, "bad-path", "a path such as /health")
 _NAME = {"type": "string", "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": MAX_NAME}
 

@@ -32,6 +32,7 @@ ROWS: list[tuple[str, str, str, Any, str]] = [
     ("a volume of two sources", "JobSet/tune", f"{POD}/spec/volumes/0/hostPath", {"path": "/dev/shm"}, "one-of"),
     ("a variable with an equals sign", "JobSet/tune", f"{WORKER}/env", [{"name": "A=B", "value": "1"}], "variable"),
     ("a variable of two sources", "JobSet/tune", f"{WORKER}/env/0/value", "1", "one-of"),
+    ("a key of a Secret that begins with two dots", "JobSet/tune", f"{WORKER}/env", [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "..data"}}}], "variable"),
     ("port 0", "JobSet/tune", f"{WORKER}/ports/0/containerPort", 0, "port"),
     ("a port's name that is too long", "JobSet/tune", f"{WORKER}/ports/0/name", "a" * 16, "port"),
     ("a protocol that is none", "Deployment/chat", f"{CHAT}/ports/0/protocol", "HTTP", "word"),

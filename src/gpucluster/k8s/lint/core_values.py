@@ -10,12 +10,12 @@ from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
+from gpucluster.k8s.lint.names import is_data_key
 from gpucluster.k8s.lint.pods import amounts
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _RBAC = "rbac.authorization.k8s.io"
-_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}", re.ASCII)
 _SELECTORS = frozenset({"labelSelector", "namespaceSelector", "objectSelector", "podSelector", "selector"})
 _OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}  # whether it needs values
 _TYPED_SECRETS = {  # a type of Secret, and the keys that it must have
@@ -126,7 +126,7 @@ def _config(thing: Obj) -> Iterator[Finding]:
 def _keys(thing: Obj, parts: tuple[str, ...]) -> Iterator[Finding]:
     for part in parts:
         for key in mapping(thing.body.get(part)):
-            if not _KEY.fullmatch(key) or key in (".", "..") or key.startswith("../"):
+            if not is_data_key(key):
                 words = f"{quoted(key)} is no key: use letters, digits, `-`, `_` and `.`"
                 yield thing.found("name", words, (part, key))
 

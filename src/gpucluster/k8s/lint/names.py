@@ -14,6 +14,7 @@ from gpucluster.text import quoted
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}", re.ASCII)
 _ONE_LABEL = frozenset({"Namespace", "Service"})  # kinds whose name must be one DNS label
 _FREE = frozenset(
     {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
@@ -67,6 +68,11 @@ def is_label_name(name: str) -> bool:
 
 def is_subdomain(name: str) -> bool:
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_data_key(key: str) -> bool:
+    """Return whether a ConfigMap or a Secret takes the key (IsConfigMapKey of apimachinery)."""
+    return _DATA_KEY.fullmatch(key) is not None and key != "." and not key.startswith("..")
 
 
 def is_label_key(key: str) -> bool:

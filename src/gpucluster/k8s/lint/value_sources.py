@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.names import is_label_key
+from gpucluster.k8s.lint.names import is_data_key, is_label_key
 from gpucluster.k8s.lint.pods import Pods, pods_of
 from gpucluster.k8s.lint.tree import Path, along, at, entries, mapping
 from gpucluster.text import quoted
@@ -20,6 +20,7 @@ _PAGES = ("limits.hugepages-", "requests.hugepages-")
 _DIVISORS = frozenset({"0", "1", *(f"1{suffix}" for suffix in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))})  # fmt: skip
 _CPU_DIVISORS = frozenset({"0", "1", "1m"})
 _KEYS = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
+_WITH_KEY = ("configMapKeyRef", "secretKeyRef")
 _FILES = ("volumes.*.downwardAPI.items.*", "volumes.*.projected.sources.*.downwardAPI.items.*")
 
 
@@ -43,6 +44,11 @@ def _variable(pods: Pods, path: Path, source: Any) -> Iterator[Finding]:
     yield from _one(pods, path, mapping(source), _KEYS)
     yield from _field(pods, path, at(source, "fieldRef"), _OF_VARIABLES)
     yield from _resource(pods, path, at(source, "resourceFieldRef"))
+    for way in _WITH_KEY:
+        key = at(source, way, "key")
+        if isinstance(key, str) and not is_data_key(key):
+            words = f"{quoted(key)} is no key: use letters, digits, `-`, `_` and `.`, and no `..` at the beginning"
+            yield pods.owner.found("variable", words, (*path, way, "key"))
 
 
 def _file(pods: Pods, path: Path, file: Any) -> Iterator[Finding]:
