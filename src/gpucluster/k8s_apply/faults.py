@@ -41,7 +41,7 @@ class NotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """Somebody else changed or created the object first."""
+    """Somebody else changed or created the object first: a create or a replace of the same object cannot succeed."""
 
 
 class FieldConflictError(RefusedError):
@@ -72,16 +72,23 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"etcdserver|Kubernetes cluster unreachable|the server is currently unable", TransientError),
     (r"response status code (429|5\d\d)|unexpected status.*(429|5\d\d)|failed to fetch \S+ : (429|5\d\d)", TransientError),
 )  # fmt: skip
+_OF_ONE_STATE = ("kubectl create", "kubectl replace")
 _TABLE = tuple((re.compile(words), fault) for words, fault in _ROWS)
 _HINTS = re.compile(
-    r"^(Warning: |E\d{4} |ensure CRDs are installed|Please review|value\.|See https?:|I\d{4} |W\d{4} |level=|\* If |  )"
+    r"^(Warning: |E\d{4} |ensure CRDs are installed|Please review|are the ways you can resolve|value\.|See https?:|I\d{4} |W\d{4} |level=|\* (If|You may) |  )"
 )
 
 
 def fault_of(what: str, text: str) -> KubernetesError:
-    """Return the error of a failed call. Words that no row knows are a refusal: a repeat could hide them."""
+    """Return the error of a failed call. Words that no row knows are a refusal: a repeat could hide them.
+
+    `what`: program and command, such as `kubectl apply`. Only a create or a replace says which state it begins with; any other call can be
+    repeated after a conflict. The API server itself repeats a patch five times (apiserver, pkg/endpoints/handlers/patch.go).
+    """
     lines = [line for line in text.splitlines() if line.strip() and not _HINTS.match(line)] or [text.strip()]
     found = [_row(line) for line in lines]
+    if what not in _OF_ONE_STATE:
+        found = [TransientError if fault is ConflictError else fault for fault in found]
     decisive = next((fault for fault in found if issubclass(fault, RefusedError)), found[0])
     return decisive(f"{what}: {printable(' '.join(lines[:4]), 1000)}", text=text)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.faults import ConflictError, NotFoundError, TransientError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import MANAGED_BY, MANAGER, section
 from gpucluster.plan import names
@@ -69,13 +70,16 @@ def require_same(kubectl: Kubectl, cluster: str, account: str) -> None:
 
 
 def write(kubectl: Kubectl, record: Record) -> None:
-    """Write it if it differs from what is there."""
+    """Write it if it differs from what is there. TransientError: it changed meanwhile, and a repeat reads it again."""
     wanted = _manifest(record)
     there = kubectl.get([wanted])
-    if not there:
-        kubectl.create(wanted)
-    elif there[0].get("data") != wanted["data"]:
-        kubectl.replace({**there[0], "data": wanted["data"]})
+    try:
+        if not there:
+            kubectl.create(wanted)
+        elif there[0].get("data") != wanted["data"]:
+            kubectl.replace({**there[0], "data": wanted["data"]})
+    except (ConflictError, NotFoundError) as error:
+        raise TransientError(error.message, text=error.text) from error
 
 
 def delete(kubectl: Kubectl, cluster: str) -> None:

@@ -60,7 +60,39 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
 
 @pytest.mark.parametrize(("text", "kind"), ROWS, ids=lambda row: str(row)[:60])
 def test_kind_of_fault(text: str, kind: type[KubernetesError]) -> None:
-    assert type(fault_of("kubectl apply", text)) is kind
+    what = "kubectl replace" if kind is ConflictError else "kubectl apply"
+    assert type(fault_of(what, text)) is kind
+
+
+MODIFIED = 'Operation cannot be fulfilled on clusterqueues.kueue.x-k8s.io "a": the object has been modified; please apply your changes to the latest version and try again'
+REVIEW = """Please review the fields above--they currently have other managers. Here
+are the ways you can resolve this warning:
+* If you intend to manage all of these fields, please re-run the apply
+  command with the `--force-conflicts` flag.
+* If you do not intend to manage all of the fields, please edit your
+  manifest to remove references to the fields that should keep their
+  current managers.
+* You may co-own fields by updating your manifest to match the existing
+  value; in this case, you'll become the manager if the other manager(s)
+  stop managing the field (remove it from their configuration).
+See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts"""
+
+
+@pytest.mark.parametrize(("what", "text"), [
+    ("kubectl apply", f"error: {MODIFIED}\n{REVIEW}"),  # kubectl adds it to each conflict (pkg/cmd/apply/apply.go)
+    ("kubectl apply", f"Error from server (Conflict): {MODIFIED}"),
+    ("kubectl apply", 'Error from server (AlreadyExists): clusterqueues.kueue.x-k8s.io "a" already exists'),
+    ("helm upgrade", f"Error: UPGRADE FAILED: {MODIFIED}"),
+    ("helm upgrade", "Error: INSTALLATION FAILED: cannot reuse a name that is still in use"),
+])  # fmt: skip
+def test_conflict_of_a_call_without_a_state_is_repeated(what: str, text: str) -> None:
+    """An apply that a controller overtook was a refusal, and ended `k8s up`."""
+    assert type(fault_of(what, text)) is TransientError
+
+
+def test_refusal_beside_a_conflict_is_not_repeated() -> None:
+    text = f"error: {MODIFIED}\n{REVIEW}\nError from server (Invalid): b"
+    assert type(fault_of("kubectl apply", text)) is RefusedError
 
 
 SCALED = '"kubectl" with subresource "scale" using apps/v1'

@@ -59,3 +59,11 @@ def test_record_of_an_earlier_version_is_completed(cluster: Cluster, small: Step
     cluster.put({**old, "data": data})
     up(cluster.access(), small, holder="ann")
     assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"]["uid"] == "uid-kube-system"
+
+
+def test_record_that_changed_meanwhile_is_read_and_written_again(cluster: Cluster, small: Steps) -> None:
+    """A label that somebody set between our read and our write ended the run."""
+    words = 'Error from server (Conflict): error when replacing "STDIN": Operation cannot be fulfilled on configmaps "gpucluster-kube": the object has been modified; please apply your changes to the latest version and try again'
+    cluster.plant("replace", words)  # the lease is created, so the first one is of the record
+    up(cluster.access(), small, holder="ann")
+    assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"]["complete"] == "true"

@@ -73,6 +73,7 @@ def test_api_server_that_stays_away_ends_the_run_and_the_next_goes_on(cluster: C
     NO_WEBHOOK,
     "Error from server (TooManyRequests): the server has received too many requests and has asked us to try again later",
     "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
+    'error: Operation cannot be fulfilled on clusterqueues.kueue.x-k8s.io "a": the object has been modified; please apply your changes to the latest version and try again\nPlease review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:',
     'error: resource mapping not found for name: "a" namespace: "" from "x": no matches for kind "ClusterQueue" in version "kueue.x-k8s.io/v1beta2"\nensure CRDs are installed first',
     'Error from server (Forbidden): pods "x" is forbidden: unable to create new content in namespace research because it is being terminated',
 ])  # fmt: skip
