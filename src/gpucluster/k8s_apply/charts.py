@@ -59,9 +59,10 @@ def install(
 
     def attempt() -> bool:
         there = known.pop() if known else _there(helm, release)  # a repeat reads it again
-        there = _settled(helm, release, there, clock, report)
+        there = _settled(helm, release, there, users, clock, report)
         if there is not None and there.status == UNINSTALLING:
-            there = _uninstalled(helm, release, users(there), there, report)
+            report(f"the release {release.name} is {there.status}: it is uninstalled, then installed")
+            there = _uninstalled(helm, release, users(there), there, "an uninstall of it")
         if there is not None and same(release, there, helm.values(release), folder):
             return False
         verb = "installing" if there is None else "upgrading"
@@ -94,7 +95,12 @@ def wanted_values(release: Release, folder: Path) -> dict[str, Any]:
 
 
 def _settled(
-    helm: Helm, release: Release, there: Installed | None, clock: Clock, report: Report
+    helm: Helm,
+    release: Release,
+    there: Installed | None,
+    users: Callable[[Installed], list[str]],
+    clock: Clock,
+    report: Report,
 ) -> Installed | None:
     """Return the release without an operation in progress: helm refuses another one until it ends.
 
@@ -105,7 +111,7 @@ def _settled(
     while there is not None and there.pending:
         left_s = CHART_S - (clock.now() - (there.changed or first)).total_seconds()
         if left_s <= 0:
-            return _ended(helm, release, there, report)
+            return _ended(helm, release, there, users, report)
         report(
             f"waiting for the release {release.name}, at most {left_s:.0f} s: it is {there.status}, by another helm"
         )
@@ -114,34 +120,34 @@ def _settled(
     return there
 
 
-def _ended(helm: Helm, release: Release, there: Installed, report: Report) -> Installed | None:
+def _ended(
+    helm: Helm, release: Release, there: Installed, users: Callable[[Installed], list[str]], report: Report
+) -> Installed | None:
     how = "uninstalled" if there.revision == 1 else "rolled back"
     report(
         f"the release {release.name} is {there.status} for {CHART_S:g} s or longer: it is {how}, then upgraded"
     )
+    if there.revision == 1:
+        return _uninstalled(helm, release, users(there), there, "its installation")
     try:
-        if there.revision == 1:
-            helm.uninstall(release, CHART_S)
-        else:
-            helm.rollback(release, CHART_S)
+        helm.rollback(release, CHART_S)
     except NotFoundError:
         return None
     return _there(helm, release)
 
 
 def _uninstalled(
-    helm: Helm, release: Release, users: list[str], there: Installed, report: Report
+    helm: Helm, release: Release, users: list[str], there: Installed, what: str
 ) -> Installed | None:
-    """End an uninstall that was killed or failed: helm refuses an upgrade of its release."""
+    """Uninstall a release that helm refuses to upgrade: `what` was killed or failed. StateError: its kinds have objects."""
     if users:
         place = f"{release.name} {there.revision} --namespace {release.namespace}"
         raise StateError(
-            f"the release {there.place} is {there.status}: an uninstall of it did not end, and objects of its kinds are there: {some(users)}."
-            " The end of the uninstall deletes them, if the chart's definitions go with it",
+            f"the release {there.place} is {there.status}: {what} did not end, and objects of its kinds are there: {some(users)}."
+            " An uninstall deletes them, if the chart's definitions go with it",
             next_step=f"to keep them: helm rollback {place}, then repeat `gpucluster k8s up {helm.cluster}`;"
             f" to delete them: helm uninstall {release.name} --namespace {release.namespace}",
         )
-    report(f"the release {release.name} is {there.status}: it is uninstalled, then installed")
     try:
         helm.uninstall(release, CHART_S)
     except NotFoundError:

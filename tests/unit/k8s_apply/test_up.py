@@ -395,3 +395,23 @@ def test_uninstall_that_was_killed_is_not_ended_while_its_kinds_have_objects(
     assert "helm rollback kueue 1 --namespace kueue-system" in str(found.value)
     assert cluster.calls(" uninstall ") == []
     assert cluster.objects("ClusterQueue")
+
+
+def test_install_that_was_killed_is_not_uninstalled_while_its_kinds_have_objects(
+    cluster: Cluster, bound: Steps
+) -> None:
+    """The uninstall deletes the definitions of Kueue, and with them each queue and each Workload."""
+    apply(cluster, bound)
+    pending(cluster, status="pending-install", revision=1, updated="2026-11-25 11:00:00 +0000 UTC")
+    with pytest.raises(StateError, match="its installation did not end, and objects of its kinds") as found:
+        apply(cluster, bound)
+    assert "helm rollback kueue 1 --namespace kueue-system" in str(found.value)
+    assert cluster.calls(" uninstall ") == []
+    assert cluster.objects("ClusterQueue")
+
+
+def test_install_that_was_killed_without_objects_is_made_again(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound, through="10-access")
+    pending(cluster, status="pending-install", revision=1, updated="2026-11-25 11:00:00 +0000 UTC")
+    assert apply(cluster, bound).charts == ("kueue",)
+    assert len(cluster.calls(" uninstall ")) == 1
