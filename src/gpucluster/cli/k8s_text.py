@@ -37,6 +37,7 @@ def _rows(found: "Status") -> Iterator[tuple[str, str, str, str]]:
         words = [
             *(f"missing: {name}" for name in wave.missing),
             *(f"differs: {name}" for name in wave.changed),
+            *(f"not compared: {reason}" for reason in wave.unread),
         ]
         yield "wave", wave.folder, f"{there} of {wave.objects} objects", "; ".join(words)
     for pool in found.pools:

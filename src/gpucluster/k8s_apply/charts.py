@@ -59,7 +59,7 @@ def install(
 
     def attempt() -> bool:
         there = known.pop() if known else _there(helm, release)  # a repeat reads it again
-        there = _settled(helm, release, there, users, clock, report)
+        there = _settled(helm, release, there, users, clock=clock, report=report)
         if there is not None and there.status == UNINSTALLING:
             report(f"the release {release.name} is {there.status}: it is uninstalled, then installed")
             there = _uninstalled(helm, release, users(there), there, "an uninstall of it")
@@ -99,6 +99,7 @@ def _settled(
     release: Release,
     there: Installed | None,
     users: Callable[[Installed], list[str]],
+    *,
     clock: Clock,
     report: Report,
 ) -> Installed | None:

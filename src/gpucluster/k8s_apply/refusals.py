@@ -9,7 +9,7 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.faults import FieldConflictError, KubernetesError, RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import ref_of
+from gpucluster.k8s_apply.objects import Ref, ref_of
 from gpucluster.k8s_apply.steps import WaveStep, spec_field
 
 
@@ -40,6 +40,33 @@ def refused(kubectl: Kubectl, manifests: Sequence[Manifest]) -> Iterator[tuple[M
         middle = len(manifests) // 2
         yield from refused(kubectl, manifests[:middle])
         yield from refused(kubectl, manifests[middle:])
+
+
+# apiserver, pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage), and apimachinery, pkg/api/errors (NewForbidden)
+_RIGHT = re.compile(
+    r'"(?P<name>[^"]+)" is forbidden: User "[^"]*" cannot patch resource "(?P<resource>[a-z0-9-]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+
+
+def without_right(error: RefusedError, manifests: Sequence[Manifest]) -> dict[Ref, str]:
+    """Return the objects that the user may not patch, each with the name of its resource. A dry run needs the right of an apply."""
+    found = {
+        (row["group"], row["resource"], row["namespace"] or "", row["name"])
+        for row in _RIGHT.finditer(error.text)
+    }
+    asked = ((one, resource) for one in map(ref_of, manifests) for resource in _resources(one.kind))
+    return {
+        one: resource
+        for one, resource in asked
+        if (one.api_version.rpartition("/")[0], resource, one.namespace, one.name) in found
+    }
+
+
+def _resources(kind: str) -> tuple[str, ...]:
+    """Return what the resource of a kind can be called: a plural in small letters."""
+    word = kind.lower()
+    return f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies"
 
 
 def owners(error: RefusedError) -> str:

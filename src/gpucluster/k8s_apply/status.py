@@ -1,19 +1,22 @@
 """What is there, beside what the spec wants. It reads, and asks the server what an apply would change without changing it."""
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpucluster.artifacts import write_tree
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.releases import Release
 from gpucluster.k8s_apply import charts, record, workload_states
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import strays
-from gpucluster.k8s_apply.clock import patiently, until
+from gpucluster.k8s_apply.clock import T, patiently, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
-from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.objects import (
     Ref,
     condition,
@@ -26,7 +29,7 @@ from gpucluster.k8s_apply.objects import (
     set_fields,
 )
 from gpucluster.k8s_apply.ownership import leftovers
-from gpucluster.k8s_apply.refusals import owners, refused
+from gpucluster.k8s_apply.refusals import owners, refused, without_right
 from gpucluster.k8s_apply.steps import Steps, WaveStep
 from gpucluster.k8s_apply.up import not_ready
 from gpucluster.k8s_apply.workload_states import WorkloadState
@@ -54,6 +57,7 @@ class WaveState:
     objects: int
     missing: tuple[str, ...]
     changed: tuple[str, ...]
+    unread: tuple[str, ...] = ()  # what nobody compared, because the user may not patch it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +107,29 @@ class Status:
 
 
 def status(access: Access, steps: Steps) -> Status:
-    """Read everything once."""
+    """Read everything once. An API server that is away for a moment is asked again."""
     kubectl, cluster = access.kubectl, steps.cluster
-    found = patiently(lambda: record.read(kubectl, cluster), access.clock, access.report)
-    there = {ref_of(one): one for one in kubectl.get(steps.objects)}
+    found = _asked(access, lambda: record.read(kubectl, cluster))
+    there = {ref_of(one): one for one in _asked(access, lambda: kubectl.get(steps.objects))}
     waves = tuple(_wave(access, wave, there) for wave in steps.waves)
     installed = _charts(access, steps)
-    left = leftovers(kubectl, steps)
+    left = _asked(access, lambda: leftovers(kubectl, steps))
     awaited = [one for wave in steps.waves for one in steps.awaited(wave)]
     unsettled = (
         *(f"the chart {one.name} is {one.state}" for one in installed if one.state != charts.DEPLOYED),
         *(f"{name} is missing" for wave in waves for name in wave.missing),
         *(f"{name} differs" for wave in waves for name in wave.changed),
-        *not_ready(access, [one for one in awaited if ref_of(one) in there]),
+        *(f"{wave.folder} is not compared: {words}" for wave in waves for words in wave.unread),
+        *_asked(access, lambda: not_ready(access, [one for one in awaited if ref_of(one) in there])),
     )
     return Status(
         applied=found.digest if found is not None and found.complete else "",
         wanted=steps.digest,
         charts=installed,
         waves=waves,
-        pools=tuple(_pool(one) for one in kubectl.find([_POOL], selector(cluster))),
-        queues=tuple(_queue(one) for one in kubectl.find([_QUEUE], selector(cluster))),
-        workloads=workload_states.of(kubectl, steps, there),
+        pools=tuple(map(_pool, _asked(access, lambda: kubectl.find([_POOL], selector(cluster))))),
+        queues=tuple(map(_queue, _asked(access, lambda: kubectl.find([_QUEUE], selector(cluster))))),
+        workloads=_asked(access, lambda: workload_states.of(kubectl, steps, there)),
         leftovers=(
             *left.names,
             *(f"the chart {one.place}" for one in strays(access, steps)),
@@ -161,35 +166,57 @@ def _charts(access: Access, steps: Steps) -> tuple[ChartState, ...]:
             elif (
                 one is not None
                 and state == charts.DEPLOYED
-                and not charts.same(release, one, helm.values(release), Path(folder))
+                and not charts.same(release, one, _values(access, helm, release), Path(folder))
             ):
                 state = "of another version or with other values"
             found.append(ChartState(release.name, release.version, "" if one is None else one.chart, state))
     return tuple(found)
 
 
+def _values(access: Access, helm: Helm, release: Release) -> Mapping[str, Any]:
+    return _asked(access, lambda: helm.values(release))
+
+
+def _asked(access: Access, call: Callable[[], T]) -> T:
+    return patiently(call, access.clock, access.report)
+
+
 def _wave(access: Access, wave: WaveStep, there: Mapping[Ref, Manifest]) -> WaveState:
     refs = [ref_of(one) for one in wave.objects]
     present = [one for one in wave.objects if ref_of(one) in there]
+    ending = {ref_of(one): "it is being deleted" for one in present if is_ending(there[ref_of(one)])}
+    changed, unread = _compared(access, [one for one in present if ref_of(one) not in ending], there)
     return WaveState(
         folder=wave.wave.folder,
         objects=len(refs),
         missing=tuple(str(ref) for ref in refs if ref not in there),
-        changed=tuple(_changed(access.kubectl, present, there)),
+        changed=(*_named(ending), *changed),
+        unread=unread,
     )
 
 
-def _changed(kubectl: Kubectl, present: Sequence[Manifest], there: Mapping[Ref, Manifest]) -> Iterable[str]:
-    """Yield the objects that an apply would change, those that end, and those that the server would refuse, with its words."""
-    bad = {ref_of(one): "it is being deleted" for one in present if is_ending(there[ref_of(one)])}
-    present = [one for one in present if ref_of(one) not in bad]
+def _compared(
+    access: Access, present: Sequence[Manifest], there: Mapping[Ref, Manifest]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the objects that an apply would change and those that the server would refuse, with its words; and what nobody compared."""
+    kubectl = access.kubectl
+    bad, closed = dict[Ref, str](), dict[Ref, str]()
     try:
-        made = kubectl.applied(present)
-    except RefusedError:
-        bad |= {ref_of(one): owners(error) or error.message for one, error in refused(kubectl, present)}
-        made = kubectl.applied([one for one in present if ref_of(one) not in bad])
-    yield from (f"{ref} ({words})" for ref, words in bad.items())
-    yield from (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))
+        made = _asked(access, lambda: kubectl.applied(present))
+    except RefusedError as error:
+        closed = without_right(error, present)
+        rest = [one for one in present if ref_of(one) not in closed]
+        found = _asked(access, lambda: list(refused(kubectl, rest)))
+        bad = {ref_of(one): owners(why) or why.message for one, why in found}
+        made = _asked(access, lambda: kubectl.applied([one for one in rest if ref_of(one) not in bad]))
+    differ = (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))
+    counts = Counter(closed.values())
+    unread = (f"you may not patch {resource} ({count})" for resource, count in sorted(counts.items()))
+    return (*_named(bad), *differ), tuple(unread)
+
+
+def _named(found: Mapping[Ref, str]) -> Iterator[str]:
+    return (f"{ref} ({words})" for ref, words in found.items())
 
 
 def _pool(one: Manifest) -> PoolState:

@@ -109,7 +109,7 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool 
     (state / "state.json").write_text(
         json.dumps(
             {
-                "clock": 0, "objects": {"v1|Namespace||kube-system": KUBE_SYSTEM}, "releases": [], "crds": {}, "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [], "owned": {}, "exec": [],
+                "clock": 0, "objects": {"v1|Namespace||kube-system": KUBE_SYSTEM}, "releases": [], "crds": {}, "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "forbidden": {}, "stuck": [], "owned": {}, "exec": [],
                 "version": {"major": "1", "minor": "36+"}, "metrics": "",
                 "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
             }

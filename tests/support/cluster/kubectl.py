@@ -122,7 +122,12 @@ class Server(Controllers):
         )
         found, problems = [], [problem] if problem else []
         for one in items:
-            refused = self._refusal(one) or self._unknown_field(one) or self._conflict(one, flags)
+            refused = (
+                self._forbidden(one)
+                or self._refusal(one)
+                or self._unknown_field(one)
+                or self._conflict(one, flags)
+            )
             if refused:
                 problems.append(refused)
             elif one["kind"] == "CustomResourceDefinition":
@@ -208,6 +213,20 @@ class Server(Controllers):
                 f'The {one["kind"]} "{name}" is invalid: spec: Invalid value: {self.values["invalid"][name]}'
             )
         return ""
+
+    def _forbidden(self, one: Object) -> str:
+        """Refuse a patch of a kind that the user may not patch, in the words of RBAC."""
+        resource = self.values["forbidden"].get(one["kind"])
+        if resource is None:
+            return ""
+        group, place = one["apiVersion"].rpartition("/")[0], one["metadata"].get("namespace")
+        where = f'in the namespace "{place}"' if place else "at the cluster scope"
+        named = (
+            f'{resource}.{group} "{one["metadata"]["name"]}"'
+            if group
+            else f'{resource} "{one["metadata"]["name"]}"'
+        )
+        return f'Error from server (Forbidden): {named} is forbidden: User "ann" cannot patch resource "{resource}" in API group "{group}" {where}'
 
     def _define(self, one: Object) -> None:
         """Take the definitions of a chart from what its `helm show crds` printed."""

@@ -125,3 +125,50 @@ def test_text_has_a_line_for_each_thing(applied: Cluster, bound: Steps) -> None:
         line.startswith("workload") and "research/tune" in line and "insufficient" in line for line in text
     )
     assert not any("\x1b" in line for line in text)
+
+
+def test_what_the_user_may_not_patch_is_told_once_for_each_resource(applied: Cluster, bound: Steps) -> None:
+    """Each object was `differs (Forbidden)`, after twice as many calls as there are objects."""
+    kinds = {one["kind"] for wave in bound.waves if wave.wave.folder == "30-queues" for one in wave.objects}
+    plurals = {"Topology": "topologies", "WorkloadPriorityClass": "workloadpriorityclasses"}
+    applied.change(forbidden={kind: plurals.get(kind, f"{kind.lower()}s") for kind in kinds})
+    edited(applied, QUEUE, cohortName="other")
+    applied.forget_calls()
+    found = read(applied, bound)
+    (wave,) = (one for one in found.waves if one.folder == "30-queues")
+    assert wave.changed == ()
+    assert "you may not patch clusterqueues (2)" in wave.unread
+    assert "30-queues is not compared: you may not patch clusterqueues (2)" in found.unsettled
+    assert any("not compared: you may not patch clusterqueues (2)" in line for line in lines(found))
+    assert len(applied.calls("--dry-run=server")) == len([one for one in found.waves if one.objects])
+
+
+def test_what_the_user_may_patch_is_compared_beside_what_not(applied: Cluster, bound: Steps) -> None:
+    applied.change(forbidden={"LocalQueue": "localqueues"}, invalid={"kube-serving": "no"})
+    edited(applied, QUEUE, cohortName="other")
+    (wave,) = (one for one in read(applied, bound).waves if one.folder == "30-queues")
+    assert wave.unread == ("you may not patch localqueues (2)",)
+    assert [name.split(" ")[0] for name in wave.changed] == [
+        "ClusterQueue/kube-serving",
+        "ClusterQueue/kube-research",
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "get --ignore-not-found",
+        "--dry-run=server",
+        "get values",
+        "get NodePool.v1",
+        "get ClusterQueue.v1",
+        "get Workload.v1",
+        "--show-managed-fields",
+    ],
+)
+def test_api_server_away_for_a_moment_is_asked_again(applied: Cluster, bound: Steps, call: str) -> None:
+    """Most reads of `status` were not repeated."""
+    words = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
+    applied.plant(call, words, skip=1 if call == "get --ignore-not-found" else 0)
+    assert read(applied, bound).unsettled == ()
+    assert [row["times"] for row in applied.values()["faults"]] == [0]

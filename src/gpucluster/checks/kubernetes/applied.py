@@ -8,7 +8,11 @@ from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, failed, listed, passed
 from gpucluster.text import short
 
-_FAULTS = (("missing", "misses"), ("changed", "differs in"))  # keys of a folder in the status
+_FAULTS = (
+    ("missing", "misses"),
+    ("changed", "differs in"),
+    ("unread", "is not compared:"),
+)  # keys of a folder in the status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
