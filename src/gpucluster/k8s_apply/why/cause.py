@@ -21,6 +21,7 @@ class CauseKind(StrEnum):
     TAINT = "taint"
     SELECTOR = "selector"
     VOLUME = "volume"
+    DEVICE = "device claim"  # a ResourceClaim of dynamic resource allocation
     IMAGE = "image"
     REFERENCE = "reference"  # a Secret, ConfigMap or service account that is missing
     CONTAINER = "container"

@@ -1,7 +1,8 @@
 """Why a pod does not run, in the words of kube-scheduler, the kubelet and Karpenter. Pure.
 
 Sources: Kubernetes v1.36.2, pkg/kubelet (images/types.go, kuberuntime, events/event.go: reasons of waiting containers and of events),
-pkg/scheduler/framework/plugins (reasons that a node does not fit); Karpenter, pkg/events/reason.go and
+pkg/scheduler/framework/plugins (reasons that a node does not fit; of device claims: dynamicresources, and the module
+dynamic-resource-allocation, resourceclaim and structured); Karpenter, pkg/events/reason.go and
 pkg/controllers/provisioning/scheduling/events.go (226646810).
 """
 
@@ -16,7 +17,8 @@ from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, newest
 SCHEDULER, KUBELET, KARPENTER = "kube-scheduler", "kubelet", "Karpenter"
 _OF_KUEUE = "kueue.x-k8s.io/"  # its gates: admission, topology
 _UNFIT: tuple[tuple[str, CauseKind], ...] = (  # the first row that matches; a claim prevents the use of any node
-    (r"persistentvolumeclaim|PersistentVolume|persistent volumes|volume zone|volume count|non-existent pv", CauseKind.VOLUME),
+    (r"persistentvolumeclaim|PersistentVolume|persistent volumes|volume zone|volume count|non-existent pv|enough free storage|no available disk", CauseKind.VOLUME),
+    (r"[Rr]esource ?[Cc]laim|allocate all claims|device class|\bclaim \S+, (request|constraint)", CauseKind.DEVICE),
     (r"Insufficient [a-z]|free ports|Too many pods", CauseKind.RESOURCES),
     (r"untolerated taint|taints that the pod didn't tolerate", CauseKind.TAINT),
     (r"unschedulable", CauseKind.NODE),
@@ -122,6 +124,8 @@ def _step_of(words: str, pod: Manifest) -> str:
     kind = _unfit(words)
     if kind is CauseKind.VOLUME:
         return f"kubectl describe pvc --namespace {namespace}"
+    if kind is CauseKind.DEVICE:
+        return f"kubectl describe resourceclaims --namespace {namespace}"
     return "kubectl get nodes" if kind is CauseKind.NODE else ""
 
 

@@ -280,6 +280,15 @@ UNFIT = {
     "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.": CauseKind.VOLUME,
     '0/4 nodes are available: persistentvolumeclaim "data" not found.': CauseKind.VOLUME,
     "0/4 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 3 Insufficient cpu.": CauseKind.VOLUME,
+    "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) did not have enough free storage.": CauseKind.VOLUME,
+    "0/4 nodes are available: 4 node(s) had no available disk.": CauseKind.VOLUME,
+    "0/4 nodes are available: 1 Insufficient cpu, 3 cannot allocate all claims.": CauseKind.DEVICE,
+    "0/4 nodes are available: 4 resourceclaim not available on the node.": CauseKind.DEVICE,
+    "0/4 nodes are available: resourceclaim in use.": CauseKind.DEVICE,
+    "0/4 nodes are available: request gpus: device class gpu.example.com does not exist.": CauseKind.DEVICE,
+    "0/4 nodes are available: resource claim research/gpus is in the process of being allocated.": CauseKind.DEVICE,
+    'pod "research/tune-nodes-0-0": ResourceClaim not created yet': CauseKind.DEVICE,
+    "0/4 nodes are available: 4 claim research/gpus, request all: asks for all devices, but resource pool a is currently invalid.": CauseKind.DEVICE,
     "words of a later version": CauseKind.OTHER,
 }
 
@@ -293,6 +302,11 @@ def test_scheduler_says_why_no_node_fits(words: str) -> None:
         words,
         "research/Pod/tune-nodes-0-0",
     )
+
+
+def test_device_claim_says_what_to_look_at() -> None:
+    found = only(ADMITTED, JOB, unplaced("0/4 nodes are available: 4 cannot allocate all claims."))
+    assert found.next_step == "kubectl describe resourceclaims --namespace research"
 
 
 def test_equal_causes_of_several_pods_are_one() -> None:
