@@ -68,7 +68,8 @@ EDITS = (
         worst="live",
         is_exactly={
             "running": f"go on; pods of the team research {_BORROWED.format('tune')}",
-            "queued": "stay in the queue",
+            "queued": "stay in the queue; waiting pods of the team research that need more than 16 nvidia.com/gpu in one pool are not admitted any more:"
+            " the team can have no more, also borrowed",
             "data": STAYS,
         },
         steps=("pulumi up --stack hybrid", _BINDINGS, "gpucluster k8s up hybrid --bindings bindings.json"),
@@ -279,7 +280,8 @@ EDITS = (
         worst="drain",
         is_exactly={
             "running": "go on; pods of the team serving go on until `gpucluster k8s up hybrid --prune` deletes their workloads",
-            "queued": "stay in the queue; waiting pods of the team serving stay in its queue until `gpucluster k8s up hybrid --prune` deletes it",
+            "queued": "stay in the queue; waiting pods of other teams can be admitted for nodes that the pods of serving have, and then wait for them:"
+            " the queue of serving keeps its quota until `gpucluster k8s up hybrid --prune`; those of the team serving stay in its queue until `gpucluster k8s up hybrid --prune` deletes it",
         },
         steps=("pulumi up", "gpucluster k8s up hybrid"),
         no_steps=("# back up",),

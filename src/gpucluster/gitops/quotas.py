@@ -4,10 +4,11 @@ Teams fill the pools in their order (`plan.quota_shares`), so another order of t
 Kueue counts a running workload in the flavor that it was admitted to.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from gpucluster.gitops.steps import CLUSTER
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Team
 from gpucluster.spec.queueing import NEVER, RECLAIM
@@ -18,10 +19,12 @@ _NONE: Mapping[str, int] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """Flavors that leave a pool that stays, and the teams with less quota in a pool whose flavor stays."""
+    """Flavors that leave a pool that stays, teams with less quota in a pool whose flavor stays, and what teams cannot have any more."""
 
     flavors: tuple[str, ...] = ()  # by pool, or by its part in a zone
     less: tuple[tuple[str, str], ...] = ()  # team and pool
+    most: tuple[tuple[str, str, int], ...] = ()  # team, resource, and the most of it that it can have in one pool now
+    leaving: tuple[str, ...] = ()  # teams whose queues keep their quota until --prune
     reclaims: bool = False  # a team that lent its quota takes it back from running workloads
 
 
@@ -34,6 +37,8 @@ def quota_change(old: ClusterPlan, new: ClusterPlan) -> QuotaChange:
     return QuotaChange(
         flavors=tuple(pool.name for pool in pools if pool.of in kept and _flavor(pool) not in now),
         less=tuple(_less(old.kubernetes, new.kubernetes, [one for one in pools if _flavor(one) in now])),
+        most=tuple(_most(old.kubernetes, new.kubernetes)),
+        leaving=tuple(_leaving(old.kubernetes, new.kubernetes)),
         reclaims=new.kubernetes.preemption.reclaim_within_cohort != RECLAIM[NEVER],
     )
 
@@ -54,6 +59,53 @@ def running(found: QuotaChange) -> Iterator[str]:
 def queued(found: QuotaChange) -> Iterator[str]:
     if found.flavors:
         yield f"those for {listed(found.flavors)} can be admitted while others still have the nodes, and then wait for them"
+
+
+    for team, resource, most in found.most:
+        rest = f"that need more than {most} {resource} in one pool" if most else f"that need {resource}"
+        yield f"those of the team {team} {rest} are not admitted any more: the team can have no more, also borrowed"
+    if found.leaving:
+        teams = listed(found.leaving)
+        yield (
+            f"those of other teams can be admitted for nodes that the pods of {teams} have, and then wait for them:"
+            f" the queue of {teams} keeps its quota until `gpucluster k8s up {CLUSTER} --prune`"
+        )
+
+
+def _most(old: Kubernetes, new: Kubernetes) -> Iterator[tuple[str, str, int]]:
+    """Yield what falls for a team that stays, other than by smaller pools. Kueue admits a gang or a replica in one pool."""
+    offered = _highest(pool.offers() for pool in new.pools)
+    before = {team.name: team for team in old.teams}
+    for team in (team for team in new.teams if team.name in before):
+        was, now = _reach(before[team.name]), _reach(team)
+        for resource in sorted({resource for pool in old.pools for resource in pool.shared_by}):
+            most = now.get(resource, 0)
+            if most < min(was.get(resource, 0), offered.get(resource, 0)):
+                yield team.name, resource, most
+
+
+def _reach(team: Team) -> Mapping[str, int]:
+    """Return the most of each resource that a team can have in one pool."""
+    return _highest(
+        {resource: amount + share.borrow.get(resource, 0) for resource, amount in share.nominal.items()}
+        for share in team.shares
+    )
+
+
+def _highest(amounts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for some in amounts:
+        found |= {resource: max(amount, found.get(resource, 0)) for resource, amount in some.items()}
+    return found
+
+
+def _leaving(old: Kubernetes, new: Kubernetes) -> Iterator[str]:
+    """Yield the teams that leave with a quota in a flavor that stays: their quota is also that of others, or spare."""
+    stay, flavors = {team.name for team in new.teams}, {_flavor(pool) for pool in new.pools}
+    kept = [pool for pool in old.pools if _flavor(pool) in flavors]
+    for team in (team for team in old.teams if team.name not in stay):
+        if any(any(_nominal(team, pool.name).values()) for pool in kept):
+            yield team.name
 
 
 def _less(old: Kubernetes, new: Kubernetes, pools: list[NodePool]) -> Iterator[tuple[str, str]]:

@@ -65,3 +65,45 @@ def test_pool_with_another_topology_has_another_flavor() -> None:
 def test_quota_of_a_removed_team_or_pool_is_told_with_it() -> None:
     serving = "    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n"
     assert "count as borrowed" not in _effects((serving, "")).running
+
+
+BORROWS = "quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}"
+SOME = "quota: {nvidia.com/mig-1g.10gb: 14%s}%s}"
+PRUNE = "`gpucluster k8s up kube --prune`"
+
+
+def _borrows(more: str = "") -> tuple[Change, Change]:
+    """A team that may borrow, and the edit that takes it away."""
+    lent = SOME % (more, ", may_borrow: true")
+    return (BORROWS, lent), (lent, SOME % (more, ""))
+
+
+def test_team_that_borrows_no_more_has_work_that_never_starts() -> None:
+    """Regression: `diff` said that it stays in the queue, as if it would start."""
+    lent, lost = _borrows()
+    words = (
+        "those of the team serving that need more than 14 nvidia.com/mig-1g.10gb in one pool are not admitted any more:"
+        " the team can have no more, also borrowed"
+    )
+    assert _effects(lost, base=(lent,)).queued == f"stay in the queue; {words}"
+    assert _effects((lost[1], lost[0]), base=((BORROWS, lost[1]),)).queued == "stay in the queue"
+
+
+def test_team_without_a_quota_that_borrows_no_more_has_nothing() -> None:
+    lent, lost = _borrows(", nvidia.com/gpu: 0")
+    words = "those of the team serving that need nvidia.com/gpu are not admitted any more"
+    assert words in _effects(lost, base=(lent,)).queued
+
+
+def test_smaller_pool_is_not_told_as_less_to_borrow() -> None:
+    less: Change = (TUNE, TUNE.replace("nodes: 4", "nodes: 2"))
+    assert "not admitted any more" not in _effects(("nvidia.com/gpu: 32", "nvidia.com/gpu: 16"), less).queued
+
+
+def test_renamed_team_has_its_quota_twice_until_prune() -> None:
+    """Regression: both queues together had more quota than there are GPUs, and `diff` did not say so."""
+    found = _effects(("    - name: research\n", "    - name: science\n"))
+    assert (
+        "those of other teams can be admitted for nodes that the pods of research have, and then wait for them:"
+        f" the queue of research keeps its quota until {PRUNE}"
+    ) in found.queued
