@@ -23,6 +23,8 @@ def lines(found: "Status") -> Iterator[str]:
     tree = found.wanted[:12]
     state = {found.wanted: f"the tree {tree} is applied", "": f"the tree {tree} is not applied"}
     yield state.get(found.applied, f"the tree {found.applied[:12]} is applied, the spec makes {tree}")
+    if found.another:
+        yield f"another cluster: {printable(found.another, _LONGEST)}"
     for row in _rows(found):
         yield "  ".join(
             printable(cell, 120).ljust(width) for cell, width in zip(row, (8, 34, 22, 0), strict=True)

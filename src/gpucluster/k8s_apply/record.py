@@ -51,22 +51,27 @@ def uid_of(kubectl: Kubectl) -> str:
     return str(found[0]["metadata"]["uid"]) if found else ""
 
 
-def require_same(kubectl: Kubectl, cluster: str, account: str) -> None:
-    """StateError if the record is of another cluster or of another account of AWS."""
-    found = read(kubectl, cluster)
+def difference(kubectl: Kubectl, cluster: str, account: str, found: Record | None) -> str:
+    """Return what says that the record is of another cluster, or of another account of AWS; empty: nothing does."""
     if found is None:
-        return
-    here = Record(cluster, found.digest, found.complete, uid_of(kubectl), account)
+        return ""
     for what, was, now in (
-        ("cluster whose kube-system has the UID", found.uid, here.uid),
-        ("AWS account", found.account, here.account),
+        ("cluster whose kube-system has the UID", found.uid, uid_of(kubectl) if found.uid else ""),
+        ("AWS account", found.account, account),
     ):
         if was and now and was != now:
-            raise StateError(
-                f"the ConfigMap {name_of(cluster)} in {NAMESPACE} is of the {what} {was}, and this is {now}: nothing was changed",
-                next_step=f"name the right --context and --bindings; if this cluster is a copy that you want to keep:"
-                f" kubectl delete configmap {name_of(cluster)} --namespace {NAMESPACE}",
-            )
+            return f"the ConfigMap {name_of(cluster)} in {NAMESPACE} is of the {what} {was}, and this is {now}"
+    return ""
+
+
+def require_same(kubectl: Kubectl, cluster: str, account: str) -> None:
+    """StateError if the record is of another cluster or of another account of AWS."""
+    if words := difference(kubectl, cluster, account, read(kubectl, cluster)):
+        raise StateError(
+            f"{words}: nothing was changed",
+            next_step=f"name the right --context and --bindings; if this cluster is a copy that you want to keep:"
+            f" kubectl delete configmap {name_of(cluster)} --namespace {NAMESPACE}",
+        )
 
 
 def write(kubectl: Kubectl, record: Record) -> None:

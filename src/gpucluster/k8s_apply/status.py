@@ -104,18 +104,21 @@ class Status:
     workloads: tuple[WorkloadState, ...]
     leftovers: tuple[str, ...]
     unsettled: tuple[str, ...]
+    another: str = ""  # why this is another cluster than the one that `up` changed; empty: nothing says so
 
 
 def status(access: Access, steps: Steps) -> Status:
     """Read everything once. An API server that is away for a moment is asked again."""
     kubectl, cluster = access.kubectl, steps.cluster
     found = _asked(access, lambda: record.read(kubectl, cluster))
+    another = _asked(access, lambda: record.difference(kubectl, cluster, access.account, found))
     there = {ref_of(one): one for one in _asked(access, lambda: kubectl.get(steps.objects))}
     waves = tuple(_wave(access, wave, there) for wave in steps.waves)
     installed = _charts(access, steps)
     left = _asked(access, lambda: leftovers(kubectl, steps))
     awaited = [one for wave in steps.waves for one in steps.awaited(wave)]
     unsettled = (
+        *((another,) if another else ()),
         *(f"the chart {one.name} is {one.state}" for one in installed if one.state != charts.DEPLOYED),
         *(f"{name} is missing" for wave in waves for name in wave.missing),
         *(f"{name} differs" for wave in waves for name in wave.changed),
@@ -135,6 +138,7 @@ def status(access: Access, steps: Steps) -> Status:
             *(f"the chart {one.place}" for one in strays(access, steps)),
         ),
         unsettled=unsettled,
+        another=another,
     )
 
 

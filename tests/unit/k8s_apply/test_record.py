@@ -7,8 +7,10 @@ import pytest
 from support.cluster import KUBE_SYSTEM, Cluster
 from support.kube_steps import kube_steps
 
+from gpucluster.cli.k8s_text import lines
 from gpucluster.errors import StateError
 from gpucluster.k8s_apply.down import down
+from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
@@ -50,6 +52,22 @@ def test_other_account_than_that_of_the_record_is_refused(cluster: Cluster, smal
     with pytest.raises(StateError, match="is of the AWS account 123456789012, and this is 210987654321"):
         run(cluster.access(account="210987654321"), small, holder="ann")
     assert cluster.versions() == before
+
+
+def test_status_tells_of_a_copy_and_of_another_account(cluster: Cluster, small: Steps) -> None:
+    """Another cluster under the same name of a context was reported as this one."""
+    up(cluster.access(account="123456789012"), small, holder="ann")
+    assert status(cluster.access(), small).another == ""
+    other = status(cluster.access(account="210987654321"), small).another
+    assert other.endswith("is of the AWS account 123456789012, and this is 210987654321")
+    copied(cluster)
+    found = status(cluster.access(), small)
+    words = (
+        "the ConfigMap gpucluster-kube in kube-system is of the cluster whose kube-system has the UID uid-kube-system,"
+        " and this is uid-of-the-copy"
+    )
+    assert found.another == found.unsettled[0] == words
+    assert list(lines(found))[1] == f"another cluster: {words}"
 
 
 def test_record_of_an_earlier_version_is_completed(cluster: Cluster, small: Steps) -> None:

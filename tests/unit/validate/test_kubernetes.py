@@ -205,6 +205,8 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("DCGM server tolerates no taint", lambda w: w.edit("|dcgm-server", selecting_none), {"kube.controllers[cluster]": "kube-system/dcgm-server: selects none of 7 nodes"}),
     ("network plugin away on a node", lambda w: w.edit("|aws-node", lambda one: one["status"].update(numberAvailable=4)), {"kube.controllers[cluster]": "kube-system/aws-node: 4 of 5 pods"}),
     ("object deleted", lambda w: w.without("|NetworkPolicy|research|default-deny"), {"kube.objects[cluster]": "misses research/NetworkPolicy/default-deny"}),
+    ("copy of the cluster", lambda w: w.edit("|Namespace||kube-system", lambda one: one["metadata"].update(uid="uid-of-the-copy")), {"kube.objects[cluster]": "UID uid-kube-system, and this is uid-of-the-copy"}),
+    ("no right to patch", lambda w: w.cluster.change(forbidden={"NetworkPolicy": "networkpolicies"}), {"kube.objects[cluster]": "is not compared: you may not patch networkpolicies"}),
     ("queue inactive", lambda w: w.edit(QUEUE, inactive), {"kube.queues[cluster]": "its flavor is gone"}),
     ("node pool not ready", lambda w: w.edit("|NodePool||kube-serve-0", ready("False", "no subnet")), {"kube.launchers[cluster]": "no subnet"}),
     ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),

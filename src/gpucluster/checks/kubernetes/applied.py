@@ -63,8 +63,11 @@ def query_status(_: object) -> tuple[Query, ...]:
 
 
 def parse_objects(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
-    """A row for each folder."""
-    return tuple(map(_folder, json_fields.members(_status(outputs), "waves")))
+    """A row for each folder, and one for the record of `up` if it is of another cluster."""
+    status = _status(outputs)
+    another = json_fields.text(status, "another")
+    record = (State(name="the record of `k8s up`:", fault=short(another, 300)),) if another else ()
+    return (*record, *map(_folder, json_fields.members(status, "waves")))
 
 
 def parse_charts(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
