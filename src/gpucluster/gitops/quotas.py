@@ -23,7 +23,9 @@ class QuotaChange:
 
     flavors: tuple[str, ...] = ()  # by pool, or by its part in a zone
     less: tuple[tuple[str, str], ...] = ()  # team and pool
-    most: tuple[tuple[str, str, int], ...] = ()  # team, resource, and the most of it that it can have in one pool now
+    most: tuple[
+        tuple[str, str, int], ...
+    ] = ()  # team, resource, and the most of it that it can have in one pool now
     leaving: tuple[str, ...] = ()  # teams whose queues keep their quota until --prune
     reclaims: bool = False  # a team that lent its quota takes it back from running workloads
 
@@ -59,7 +61,6 @@ def running(found: QuotaChange) -> Iterator[str]:
 def queued(found: QuotaChange) -> Iterator[str]:
     if found.flavors:
         yield f"those for {listed(found.flavors)} can be admitted while others still have the nodes, and then wait for them"
-
 
     for team, resource, most in found.most:
         rest = f"that need more than {most} {resource} in one pool" if most else f"that need {resource}"

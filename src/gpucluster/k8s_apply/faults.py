@@ -57,6 +57,7 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
     (r"the server could not find the requested resource", UnservedError),
     (r"\((InternalError|Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)", TransientError),
+    (r"\(Expired\)|continue parameter is too old", TransientError),  # the rest of a long list; kubectl asks for 500 at a time
     (r"failed calling webhook|conversion webhook for .* failed|no endpoints available for service", TransientError),
     (r"because it is being terminated|status unknown for quota|not yet ready to handle request", TransientError),
     (r"\(AlreadyExists\)|object has been modified|cannot reuse a name that is still in use", ConflictError),

@@ -60,7 +60,9 @@ def difference(kubectl: Kubectl, cluster: str, account: str, found: Record | Non
         ("AWS account", found.account, account),
     ):
         if was and now and was != now:
-            return f"the ConfigMap {name_of(cluster)} in {NAMESPACE} is of the {what} {was}, and this is {now}"
+            return (
+                f"the ConfigMap {name_of(cluster)} in {NAMESPACE} is of the {what} {was}, and this is {now}"
+            )
     return ""
 
 

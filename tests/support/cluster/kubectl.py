@@ -228,6 +228,15 @@ class Server(Controllers):
         )
         return f'Error from server (Forbidden): {named} is forbidden: User "ann" cannot patch resource "{resource}" in API group "{group}" {where}'
 
+    def _owned_by_helm(self, one: Object, flags: dict[str, str]) -> str:
+        """Return the conflict of a changed definition without --force-conflicts: helm has set its fields."""
+        if one["kind"] != "CustomResourceDefinition" or "force-conflicts" in flags:
+            return ""
+        marks = one["metadata"]["annotations"]
+        if self.values["crds"].get(marks["of"], marks["at"]) == marks["at"]:
+            return ""
+        return f'error: Apply failed with 1 conflict: conflict with "helm" using apiextensions.k8s.io/v1: .spec.versions\n{_REVIEW}'
+
     def _define(self, one: Object) -> None:
         """Take the definitions of a chart from what its `helm show crds` printed."""
         marks = one["metadata"]["annotations"]

@@ -37,6 +37,7 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
     ('The ClusterQueue "x" is invalid: spec.cohortName: Invalid value: "A": no', RefusedError),
     ('The Pod "x" is invalid: \n* spec.a: Required value\n* spec.b: Invalid value: "connection refused"', RefusedError),
     ('Warning: unknown field\nError from server (TooManyRequests): slow down', TransientError),
+    ('Error from server (Expired): The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.', TransientError),
     ("Error from server (Timeout): a\nError from server (Invalid): b", RefusedError),
     ("Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress", RefusedError),
     ("Error: Kubernetes cluster unreachable: Get \"https://x/version\": dial tcp: lookup x: no such host", TransientError),

@@ -2,7 +2,7 @@
 
 import pytest
 from support.cluster import Cluster
-from support.cluster.state import State
+from support.cluster.state import CallerIsKilledError, State
 from support.kube import USUAL_WAVES
 from support.kube_steps import kube_steps
 
@@ -175,6 +175,49 @@ def test_registry_that_is_away_for_a_moment_is_asked_again(cluster: Cluster, bou
         "upgrade --install kueue", 'Error: Get "https://x/v2/": dial tcp: lookup x: i/o timeout', times=2
     )
     assert "kueue" in apply(cluster, bound).charts
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    ("show crds", 'Error: Get "https://x/v2/": dial tcp: lookup x: i/o timeout'),
+    ("--force-conflicts --filename -", REFUSED),
+    ("--force-conflicts --filename -", 'error: Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io "jobsets.jobset.x-k8s.io": the object has been modified'),
+])  # fmt: skip
+def test_definitions_that_fail_for_a_moment_are_applied_again(
+    cluster: Cluster, bound: Steps, call: str, words: str
+) -> None:
+    cluster.plant(call, words, times=2)
+    assert apply(cluster, bound).charts == CHARTS
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    ("show crds oci://registry.k8s.io/jobset", 'Error: failed to perform "FetchReference" on source: oci://registry.k8s.io/jobset/charts/jobset:0.12.0: not found'),
+    ("--force-conflicts --filename -", 'The CustomResourceDefinition "jobsets.jobset.x-k8s.io" is invalid: status.storedVersions[0]: Invalid value: "v1alpha1": missing from spec.versions'),
+])  # fmt: skip
+def test_refused_definitions_name_their_chart_and_stop_before_it(
+    cluster: Cluster, bound: Steps, call: str, words: str
+) -> None:
+    cluster.plant(call, words, times=10)
+    with pytest.raises(GpuclusterError, match=r"the chart jobset 0\.12\.0 of \S+ is not installed"):
+        apply(cluster, bound)
+    assert cluster.calls("upgrade --install jobset") == []
+    cluster.change(faults=[])
+    assert "jobset" in apply(cluster, bound).charts
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_run_that_was_killed_between_definitions_and_chart_goes_on(
+    cluster: Cluster, bound: Steps, when: str
+) -> None:
+    old = {"jobset": "0.11.0"}
+    cluster.change(crds=old)
+    cluster.plant("--force-conflicts --filename -", kill=True, when=when)
+    with pytest.raises(CallerIsKilledError):
+        apply(cluster, bound)
+    assert cluster.values()["crds"].get("jobset") == {"before": "0.11.0", "after": "0.12.0"}[when]
+    assert "jobset" not in [row["name"] for row in cluster.values()["releases"]]
+    assert apply(cluster, bound).charts == ("jobset", "karpenter", "kueue")
+    assert cluster.values()["crds"]["jobset"] == "0.12.0"
+    assert status(cluster.access(), bound).unsettled == ()
 
 
 def test_volume_without_an_id_is_told_and_not_awaited(cluster: Cluster) -> None:
