@@ -61,8 +61,8 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("an amount in a unit that is none", "Deployment/chat", f"{CHAT}/containers/0/resources/limits/memory", "16GB", {"quantity"}),
     # references
     ("a namespace that nobody makes", "Namespace/research", "metadata/name", "other", {"reference"}),
-    ("a queue that is not there", "LocalQueue/research", "spec/clusterQueue", "reserch", {"reference", "topology-level", "untolerated"}),
-    ("a label to a queue that is not there", "JobSet/tune", "metadata/labels/kueue.x-k8s.io~queue-name", "q", {"reference", "topology-level", "untolerated"}),
+    ("a queue that is not there", "LocalQueue/research", "spec/clusterQueue", "reserch", {"reference", "topology-level"}),
+    ("a label to a queue that is not there", "JobSet/tune", "metadata/labels/kueue.x-k8s.io~queue-name", "q", {"reference", "topology-level"}),
     ("a priority that is not there", "JobSet/tune", "metadata/labels/kueue.x-k8s.io~priority-class", "low", {"reference"}),
     ("a flavor that is not there", "ClusterQueue/research", "spec/resourceGroups/0/flavors/1/name", "surve", {"reference"}),
     ("a topology that is not there", "ResourceFlavor/tune", "spec/topologyName", "fabrik", {"reference", "topology-level"}),
@@ -207,13 +207,9 @@ def test_objects_of_a_chart_count_as_present() -> None:
 
 # a sentence, the object that is not in the input, the rules that say so when the input is whole
 ELSEWHERE: list[tuple[str, str, set[str]]] = [
-    ("a cluster queue", "ClusterQueue/research", {"reference", "topology-level", "untolerated"}),
+    ("a cluster queue", "ClusterQueue/research", {"reference", "topology-level"}),
     ("a topology", "Topology/fabric", {"reference", "topology-level"}),
-    (
-        "a flavor",
-        "ResourceFlavor/tune",
-        {"reference", "topology-level", "workload-above-quota", "untolerated"},
-    ),
+    ("a flavor", "ResourceFlavor/tune", {"reference", "topology-level", "workload-above-quota"}),
     ("a service account", "ServiceAccount/trainer", {"reference"}),
     ("a namespace", "Namespace/research", {"reference"}),
     ("a config map", "ConfigMap/nccl", {"reference"}),
@@ -229,6 +225,39 @@ def test_part_of_a_cluster_may_leave_an_object_out(what: str, expected: set[str]
     assert {finding.rule for finding in check(manifests, part) if finding.level is Severity.ERROR} == set()
     assert rules(manifests) <= expected | {"toleration", "quota-below-pools", "quota-above-pools"}
     assert rules(manifests) & expected
+
+
+def untolerant() -> list[Any]:
+    bare = changed("ResourceFlavor/tune", "spec/tolerations", [])
+    return changed("ResourceFlavor/serve", "spec/tolerations", [], bare)
+
+
+@pytest.mark.parametrize("what", ["ResourceFlavor/tune", "ClusterQueue/research", "LocalQueue/research"])
+def test_tolerations_of_a_flavor_that_is_elsewhere_are_unknown(what: str) -> None:
+    """Kueue gives the tolerations of the flavor to the pods. Red before: "it would stay pending"."""
+    manifests = good()
+    manifests.remove(pick(manifests, what))
+    assert "untolerated" not in rules(manifests)
+    assert "untolerated" in rules(untolerant())
+
+
+def test_runtime_has_the_flavors_of_its_trainjobs() -> None:
+    """The pods of a runtime are in the queue of the TrainJob that names it. Red before."""
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch", "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [pick(good(), "JobSet/tune")["spec"]["replicatedJobs"][0]]}}},
+    }  # fmt: skip
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {**pick(good(), "JobSet/tune")["metadata"], "name": "tune-2"},
+        "spec": {"runtimeRef": {"name": "torch"}},
+    }
+    assert "untolerated" not in rules([*good(), runtime, job])
+    assert "untolerated" not in rules([*good(), runtime])
+    assert "untolerated" in rules([*untolerant(), runtime, job])
 
 
 def test_quotas_of_a_part_of_a_cluster_are_warnings() -> None:

@@ -117,12 +117,16 @@ def flavors_of(manifests: ManifestSet, queue: Obj) -> tuple[Obj, ...]:
     return tuple(flavor for flavor in found if flavor is not None)
 
 
+def has_all_flavors(manifests: ManifestSet, queue: Obj) -> bool:
+    return len(flavors_of(manifests, queue)) == len({quota.flavor for quota in quotas(queue)})
+
+
 def is_complete(manifests: ManifestSet, queue: Obj) -> bool:
     """Return whether the manifests hold all flavors of a queue with their topologies."""
     flavors = flavors_of(manifests, queue)
     topologies = [text(at(flavor.body, "spec", "topologyName")) for flavor in flavors]
     found = all(not name or manifests.get(TOPOLOGY, name) is not None for name in topologies)
-    return found and len(flavors) == len({quota.flavor for quota in quotas(queue)})
+    return found and has_all_flavors(manifests, queue)
 
 
 def levels_of(manifests: ManifestSet, flavor: Obj) -> tuple[str, ...]:

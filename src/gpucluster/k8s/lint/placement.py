@@ -177,8 +177,7 @@ def _fits(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> I
     """Check that some pool can run such a pod: labels match, taints are tolerated, and an empty node has room."""
     if not needs(pods) and not pods.spec.get("nodeSelector"):
         return  # it may run on the cluster's own nodes, which belong to none of the pools
-    queue = kueue.queue_of(manifests, pods.owner)
-    flavors = kueue.flavors_of(manifests, queue) if queue else ()
+    flavors = _flavors(manifests, pods)
     chosen = [pool for pool in pools if selected(pods, pool)]
     if flavors:
         behind = {pool.name for flavor in flavors for pool in kueue.pools_behind(manifests, flavor)}
@@ -186,13 +185,35 @@ def _fits(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> I
     if not chosen:
         yield pods.owner.found("node-selector", "no pool's nodes have all these labels", pods.where("spec"))
         return
-    tolerations = [*items(pods.spec.get("tolerations")), *(t for f in flavors for t in items(at(f.body, "spec", "tolerations")))]  # fmt: skip
-    tolerated = [pool for pool in chosen if _tolerated(tolerations, pool)]
-    if not tolerated and _must(pods):
+    must = _must(pods)
+    tolerated = chosen if flavors is None else _with_tolerations(pods, flavors, chosen)
+    if not tolerated and must:
         names = ", ".join(pool.name for pool in chosen)
         yield pods.owner.found("untolerated", f"does not tolerate the taints of {names}: it would stay pending", pods.where("spec", "tolerations"))  # fmt: skip
-    elif _must(pods) and (lack := [_lack(pods, pool) for pool in tolerated]) and all(lack):
+    elif must and (lack := [_lack(pods, pool) for pool in tolerated]) and all(lack):
         yield pods.owner.found("too-large", f"fits no node: {'; '.join(lack)}", pods.where("spec"))
+
+
+def _flavors(manifests: ManifestSet, pods: Pods) -> tuple[Obj, ...] | None:
+    """Return the flavors of the pods' queues, () without a queue, and None if a flavor or a queue is not among the
+    manifests: Kueue gives the tolerations of the flavor to the pods (pkg/podset/podset.go)."""
+    queued = kueue.queued_with(manifests, pods.owner)
+    found: dict[str, Obj] = {}
+    for one in queued:
+        queue = kueue.queue_of(manifests, one)
+        if queue is None and kueue.QUEUE_LABEL not in one.labels:
+            continue
+        if queue is None or not kueue.has_all_flavors(manifests, queue):
+            return None
+        found.update((flavor.name, flavor) for flavor in kueue.flavors_of(manifests, queue))
+    return tuple(found.values()) if queued else None
+
+
+def _with_tolerations(pods: Pods, flavors: tuple[Obj, ...], pools: list[PoolFacts]) -> list[PoolFacts]:
+    """Return the pools whose taints the pods tolerate, with the tolerations of their flavors."""
+    given = [one for flavor in flavors for one in items(at(flavor.body, "spec", "tolerations"))]
+    own = [*items(pods.spec.get("tolerations")), *given]
+    return [pool for pool in pools if _tolerated(own, pool)]
 
 
 def _must(pods: Pods) -> bool:
