@@ -178,6 +178,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("root that must not be root", put("JobSet/tune", f"{POD}/spec/securityContext", {"runAsNonRoot": True, "runAsUser": 0}), "isolation"),
     ("a key that the config map lacks", lack_a_key, "keys"),
     ("another number of nodes", put("JobSet/tune", f"{WORKER}/env", [{"name": "PET_NNODES", "value": "3"}]), "launchers"),
+    ("memory above the default limit", put("JobSet/tune", f"{WORKER}/resources", {"limits": {"nvidia.com/gpu": 8}, "requests": {"memory": "100Gi"}}), "limit_ranges"),
     ("a password as text", put("JobSet/tune", f"{WORKER}/env", [{"name": "DB_PASSWORD", "value": "correct-horse"}]), "literal_secrets"),
     ("pods that spread by others", put("Deployment/chat", "spec/template/spec/topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "other"}}}]), "network"),
     ("a queue at the pods", queue_at_the_pods, "queue_labels"),
@@ -206,6 +207,22 @@ def test_seeded_mistake_is_found_by_its_checker(seed: Callable[[list[Any]], None
 def test_every_checker_has_a_seed() -> None:
     """With a plan its pools count, so that `hosts` has nothing to say; `planted/more-gpus-than-the-machine` is its seed."""
     assert {checker for _, _, checker in SEEDS} == CHECKERS.keys() - {"hosts"}
+
+
+def test_default_limit_of_a_team_is_a_fact_of_the_plan() -> None:
+    """A Job by hand, without the manifests of the cluster. Red before: no finding, and the API server refused its pods."""
+    _, known = rendered()
+    job: dict[str, Any] = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "a", "namespace": "research"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "a:1", "resources": {"requests": {"memory": "5Gi"}}}]}}},
+    }  # fmt: skip
+    assert [str(one.path) for one in check([job], known) if one.rule == "resources"] == [
+        "spec.template.spec.containers[0].resources.requests.memory"
+    ]
+    job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = "4Gi"
+    assert [one for one in check([job], known) if one.rule == "resources"] == []
 
 
 def test_gang_without_topology_request_is_reported() -> None:

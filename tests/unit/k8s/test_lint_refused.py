@@ -53,8 +53,32 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {completionMo
 POLICY = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80, endPort: 90}]}]}\n"
 CLASS = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\nprovisioner: example.org/a\nvolumeBindingMode: WaitForFirstConsumer\n"
 
+RANGED = """apiVersion: v1
+kind: LimitRange
+metadata: {name: r}
+spec:
+  limits:
+    - {type: Container, default: {memory: 4Gi}, max: {cpu: 4}, min: {cpu: 100m}}
+    - {type: PersistentVolumeClaim, min: {storage: 1Gi}, max: {storage: 10Gi}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'a:1', resources: {requests: {memory: 4Gi, cpu: 1}, limits: {cpu: 4}}}]}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: a}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}
+"""
+
 # a sentence, the rule, the manifest that is taken, what is changed, and to what
 ROWS = [
+    ("memory above the default limit of its namespace", "resources", RANGED, "{memory: 4Gi, cpu: 1}", "{memory: 5Gi, cpu: 1}"),
+    ("cpu above the most of its namespace", "resources", RANGED, "limits: {cpu: 4}", "limits: {cpu: 5}"),
+    ("cpu above the most, which is the limit of its namespace", "resources", RANGED, "cpu: 1}, limits: {cpu: 4}", "cpu: 5}"),
+    ("cpu below the least of its namespace", "resources", RANGED, "cpu: 1}", "cpu: 50m}"),
+    ("a claim above the most of its namespace", "resources", RANGED, "storage: 2Gi", "storage: 20Gi"),
     ("a port of the host that is another", "port", POD, "hostPort: 80", "hostPort: 82"),
     ("two ports of one name", "port", POD, "name: g", "name: h"),
     ("a probe of an init container", "one-of", POD, "restartPolicy: Always, ", ""),
@@ -114,6 +138,8 @@ FINE = [
     ("a path that its controller reads", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec: {rules: [{http: {paths: [{pathType: ImplementationSpecific, backend: {service: {name: a, port: {name: b}}}}]}}]}\n"),
     ("a list of nothing", "apiVersion: v1\nkind: List\n"),
     ("resources of a whole pod", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {resources: {limits: {cpu: 1, memory: 1Gi}}, containers: [{name: c, image: 'a:1'}]}\n"),
+    ("memory above the default of another namespace", RANGED.replace("memory: 4Gi, cpu", "memory: 5Gi, cpu").replace("metadata: {name: r}", "metadata: {name: r, namespace: other}")),
+    ("memory with a limit of its own", RANGED.replace("memory: 4Gi, cpu", "memory: 5Gi, cpu").replace("limits: {cpu: 4}", "limits: {cpu: 4, memory: 6Gi}")),
     ("objects in a quota", "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {pods: 1, count/jobs.batch: 1, gold.storageclass.storage.k8s.io/requests.storage: 1Gi, services.loadbalancers: 0}}\n"),
 ]  # fmt: skip
 

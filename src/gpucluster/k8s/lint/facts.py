@@ -60,4 +60,7 @@ class Facts:
     present: tuple[Present, ...] = ()
     by_hand: frozenset[str] = frozenset()  # kinds whose objects a person makes, so that no manifest has them
     whole: bool = True  # False: the manifests are a part of a cluster, so a missing object may exist there
+    limits: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, Mapping[str, str]]
+    )  # namespace -> the limits that its LimitRange gives to a container without them
     resources: tuple[CustomResource, ...] = ()  # in addition to those of the catalog

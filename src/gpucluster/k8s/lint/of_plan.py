@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.k8s.lint.facts import ANY, Distribution, Facts, PoolFacts, Present, Taint
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, Lustre, values
 from gpucluster.plan.model import kubernetes as planned
@@ -13,6 +14,9 @@ _DISTRIBUTIONS = {
 }
 _ELASTIC = ("karpenter.sh/capacity-type", "karpenter.sh/nodepool")  # on nodes that Karpenter makes
 _ARCH, _ZONE = "kubernetes.io/arch", "topology.kubernetes.io/zone"
+_DEFAULT_LIMIT = values.quantity(
+    values.MEMORY, int(kube.REQUEST_MEMORY_MIB.value)
+)  # templates/k8s/limits.yaml.j2
 _BY_CHARTS = (
     Present(kind="ClusterRole", name="kueue-batch-user-role"),
     Present(
@@ -31,6 +35,7 @@ def facts(plan: ClusterPlan) -> Facts:
         distribution=_DISTRIBUTIONS[part.distribution],
         pools=tuple(_pool(pool) for pool in part.pools),
         present=(*_BY_CHARTS, *_by_bindings(plan, part)),
+        limits={team.namespace: {values.MEMORY: _DEFAULT_LIMIT} for team in part.teams},
         by_hand=frozenset({"Secret"}),  # workloads name Secrets; their values are in no file
     )
 
