@@ -186,6 +186,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a claim without a mode", no_mode, "core_values"),
     ("a policy of a job that is not there", put("JobSet/tune", "spec/successPolicy", {"operator": "All", "targetReplicatedJobs": ["other"]}), "job_values"),
     ("GPUs without their vendor", put("JobSet/tune", f"{WORKER}/resources/limits/gpu", 8), "pod_values"),
+    ("a name instead of an address", put("JobSet/tune", f"{POD}/spec/hostAliases", [{"ip": "host", "hostnames": ["a"]}]), "pod_forms"),
     ("GPUs in the plural", put("JobSet/tune", f"{WORKER}/resources/limits/nvidia.com~gpus", 1), "device_names"),
     ("a zone in the plural", put("JobSet/tune", f"{POD}/spec/nodeSelector", {"topology.kubernetes.io/zones": "a"}), "well_known"),
     ("a probe that ends a slow start", put("JobSet/tune", f"{WORKER}/livenessProbe", {"tcpSocket": {"port": 80}}), "probes"),

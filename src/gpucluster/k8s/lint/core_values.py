@@ -10,9 +10,9 @@ from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
-from gpucluster.k8s.lint.names import is_data_key
-from gpucluster.k8s.lint.pods import amounts
-from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+from gpucluster.k8s.lint.names import is_data_key, is_label_name
+from gpucluster.k8s.lint.pods import JOBSET, amounts
+from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -42,6 +42,12 @@ _SIDES = (
     ("min", "defaultRequest"),
     ("defaultRequest", "max"),
 )
+_CLAIM_TEMPLATES = {
+    "StatefulSet.apps": ("spec.volumeClaimTemplates.*",),
+    JOBSET: ("spec.volumeClaimPolicies.*.templates.*",),
+}
+_SYSTEM, _HIGHEST = "system-", 10**9
+_SYSTEM_CLASSES = {"system-cluster-critical": 2 * 10**9, "system-node-critical": 2 * 10**9 + 1000}
 _SHARE = re.compile(r"[0-9]+%", re.ASCII)
 _TIMES = ("minReadySeconds", "progressDeadlineSeconds")
 
@@ -131,23 +137,73 @@ def _keys(thing: Obj, parts: tuple[str, ...]) -> Iterator[Finding]:
                 yield thing.found("name", words, (part, key))
 
 
-def _claim(thing: Obj) -> Iterator[Finding]:
-    spec = mapping(thing.body.get("spec"))
+def _claims(thing: Obj) -> Iterator[Finding]:
+    """Also the templates of a StatefulSet and a JobSet, whose claims a controller makes later."""
+    if thing.key == "PersistentVolumeClaim":
+        yield from claim(thing, thing.body, ())
+    for way in _CLAIM_TEMPLATES.get(thing.key, ()):
+        for path, template in along(thing.body, way.split(".")):
+            yield from claim(thing, template, path)
+
+
+def claim(thing: Obj, written: Any, path: Path) -> Iterator[Finding]:
+    """Return what the API server refuses in a claim, or in the template of one, at a path of the object."""
+    spec, where = mapping(at(written, "spec")), (*path, "spec")
     modes, size = items(spec.get("accessModes")), at(spec, "resources", "requests", "storage")
     if not modes:
-        yield thing.found("schema", "`accessModes` is required", ("spec",))
+        yield thing.found("schema", "`accessModes` is required", where)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield thing.found("one-of", "ReadWriteOncePod excludes other modes", ("spec", "accessModes"))
+        yield thing.found("one-of", "ReadWriteOncePod excludes other modes", (*where, "accessModes"))
     if size is None:
-        yield thing.found("schema", "`storage` is required", ("spec", "resources"))
+        yield thing.found("schema", "`storage` is required", (*where, "resources"))
     elif (amount := quantity.parse(size)) is not None and amount <= 0:
-        yield thing.found("range", "the size must be above 0", ("spec", "resources", "requests", "storage"))
+        yield thing.found("range", "the size must be above 0", (*where, "resources", "requests", "storage"))
 
 
 def _volume(thing: Obj) -> Iterator[Finding]:
+    spec = mapping(thing.body.get("spec"))
     for field in ("accessModes", "capacity"):
-        if not at(thing.body, "spec", field):
+        if not spec.get(field):
             yield thing.found("schema", f"`{field}` is required", ("spec",))
+    size = quantity.parse(at(spec, "capacity", "storage"))
+    if size is not None and size <= 0:
+        yield thing.found("range", "the size must be above 0", ("spec", "capacity", "storage"))
+    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+        yield thing.found("schema", "`nodeAffinity` is required: a local volume is on one node", ("spec",))
+    elif spec.get("nodeAffinity") is not None and not at(spec, "nodeAffinity", "required"):
+        yield thing.found("schema", "`required` is required", ("spec", "nodeAffinity"))
+    for kind in ("hostPath", "local"):
+        if ".." in text(at(spec, kind, "path")).split("/"):
+            words = f"{quoted(at(spec, kind, 'path'))} must not contain `..`"
+            yield thing.found("volume", words, ("spec", kind, "path"))
+
+
+def _priority(thing: Obj) -> Iterator[Finding]:
+    """Names with the prefix are those of the two classes that each cluster has."""
+    value = thing.body.get("value")
+    if thing.name.startswith(_SYSTEM):
+        own = _SYSTEM_CLASSES.get(thing.name)
+        if own is None:
+            words = f"{quoted(thing.name)}: names with {_SYSTEM} are reserved for the system"
+            yield thing.found("name", words, ("metadata", "name"))
+        elif type(value) is int and value != own:
+            yield thing.found("range", f"the value of {thing.name} is {own}", ("value",))
+    elif type(value) is int and not -(2**31) <= value <= _HIGHEST:
+        yield thing.found("range", f"{value} is not between {-(2**31)} and {_HIGHEST}", ("value",))
+
+
+def _stateful(thing: Obj) -> Iterator[Finding]:
+    name = at(thing.body, "spec", "serviceName")
+    if isinstance(name, str) and name and not is_label_name(name):
+        words = f"{quoted(name)} is not one part of a DNS name"
+        yield thing.found("name", words, ("spec", "serviceName"))
+    strategy, where = mapping(at(thing.body, "spec", "updateStrategy")), ("spec", "updateStrategy")
+    partition = at(strategy, "rollingUpdate", "partition")
+    if strategy.get("type") == "OnDelete" and strategy.get("rollingUpdate") is not None:
+        words = "rollingUpdate is not allowed with OnDelete"
+        yield thing.found("one-of", words, (*where, "rollingUpdate"))
+    elif type(partition) is int and partition < 0:
+        yield thing.found("range", f"{partition} is below 0", (*where, "rollingUpdate", "partition"))
 
 
 def _limits(thing: Obj) -> Iterator[Finding]:
@@ -250,7 +306,10 @@ _SPECIAL = {
     f"ClusterRoleBinding.{_RBAC}": (_bindings,),
     "Secret": (_secret,),
     "ConfigMap": (_config,),
-    "PersistentVolumeClaim": (_claim,),
+    "PersistentVolumeClaim": (_claims,),
+    "StatefulSet.apps": (_claims, _stateful),
+    JOBSET: (_claims,),
+    "PriorityClass.scheduling.k8s.io": (_priority,),
     "PersistentVolume": (_volume,),
     "LimitRange": (_limits,),
     "ResourceQuota": (_quota,),

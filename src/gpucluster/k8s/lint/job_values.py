@@ -6,12 +6,15 @@ from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
+from gpucluster.k8s.lint.names import is_subdomain
 from gpucluster.k8s.lint.pods import JOBSET
 from gpucluster.k8s.lint.tree import Path, along, at, below, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _LWS = "LeaderWorkerSet.leaderworkerset.x-k8s.io"
 _JOBS: dict[str, Path] = {"Job.batch": ("spec",), "CronJob.batch": ("spec", "jobTemplate", "spec")}
+_JOBS_OF_A_SET = ["spec", "replicatedJobs", "*", "template", "spec"]
+_MANAGER = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", re.ASCII)
 _INDEXED = ("backoffLimitPerIndex", "successPolicy")
 _TARGETS = ("successPolicy.targetReplicatedJobs.*", "failurePolicy.rules.*.targetReplicatedJobs.*")
 _NO_DEADLINE = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
@@ -28,6 +31,8 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _job(thing, way, mapping(below(thing.body, way)))
         elif thing.key == JOBSET:
             yield from _set(thing)
+            for path, job in along(thing.body, _JOBS_OF_A_SET):
+                yield from _job(thing, path, mapping(job))
         elif thing.key == _LWS:
             yield from _group(thing)
         elif thing.key in _NO_DEADLINE:
@@ -56,6 +61,7 @@ def _job(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
     width = spec.get("parallelism")
     if indexed and type(width) is int and width > _WIDEST:
         yield thing.found("range", f"{width} is above {_WIDEST}", (*way, "parallelism"))
+    yield from _manager(thing, way, spec)
     yield from _failures(thing, way, spec)
     yield from _success(thing, way, spec)
     count = spec.get("completions")
@@ -64,6 +70,17 @@ def _job(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
         if longest > _LONGEST:
             words = f"its pods' names have {longest} characters; the limit is {_LONGEST}"
             yield thing.found("name", words, ("metadata", "name"))
+
+
+def _manager(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
+    written = spec.get("managedBy")
+    domain, slash, rest = text(written).partition("/")
+    good = (
+        bool(slash) and is_subdomain(domain) and _MANAGER.fullmatch(rest) and len(text(written)) <= _LONGEST
+    )
+    if isinstance(written, str) and not good:
+        words = f"{quoted(written)} is no controller such as example.org/controller, of at most {_LONGEST} characters"
+        yield thing.found("name", words, (*way, "managedBy"))
 
 
 def _failures(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -109,6 +126,7 @@ def _success(thing: Obj, way: Path, spec: Mapping[str, Any]) -> Iterator[Finding
 def _set(thing: Obj) -> Iterator[Finding]:
     """As JobSet's webhook: policies and the coordinator name jobs of the set."""
     spec = mapping(thing.body.get("spec"))
+    yield from _manager(thing, ("spec",), spec)
     jobs = {text(at(job, "name")): job for _, job in entries(spec, "replicatedJobs")}
     for way in _TARGETS:
         for path, name in along(spec, way.split(".")):

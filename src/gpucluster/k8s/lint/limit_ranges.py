@@ -109,7 +109,9 @@ def _claims(thing: Obj) -> Iterator[tuple[Path, Any]]:
 def _claim(thing: Obj, path: Path, claim: Any, limits: list[_Limit]) -> Iterator[Finding]:
     where = ("spec", "resources", "requests", "storage")
     size = quantity.parse(at(claim, *where))
-    for one in limits if size is not None else ():
+    if size is None:
+        return
+    for one in limits:
         least, most = one.least.get("storage", size), one.most.get("storage", size)
         if not least <= size <= most:
             words = f"{quantity.shown(size)} is not between {quantity.shown(least)} and {quantity.shown(most)}, the sizes of LimitRange {one.name!r} in namespace {thing.namespace!r}"

@@ -118,7 +118,6 @@ _RANGES: tuple[tuple[str, str, int, int], ...] = (
     *((_HPA, f"spec.metrics.*.{part}.target.averageUtilization", 1, 2**31 - 1) for part in ("containerResource", "resource")),
     *((f"{kind}WebhookConfiguration.{_ADMISSION}", "webhooks.*.timeoutSeconds", 1, 30) for kind in ("Mutating", "Validating")),
     (_HPA, "spec.maxReplicas", 1, 2**31 - 1),
-    ("PriorityClass.scheduling.k8s.io", "value", -(2**31), 10**9),
     (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
     (JOBSET, "spec.replicatedJobs.*.template.spec.parallelism", 1, 2**31 - 1),
 )  # fmt: skip
