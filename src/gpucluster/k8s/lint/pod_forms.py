@@ -13,7 +13,7 @@ from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.names import is_label_key, is_label_value, is_subdomain
 from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
+from gpucluster.k8s.lint.tree import along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -51,9 +51,11 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
                 yield from _host(pods)
                 yield from _sysctls(pods)
                 yield from _addresses(pods, strict=strict)
+                yield from _dns(pods, strict=strict)
                 yield from _keys(pods)
                 yield from _places(pods)
                 yield from _nodes(pods)
+                yield from _paths(pods)
                 yield from _volumes(pods)
 
 
@@ -114,6 +116,9 @@ def _addresses(pods: Pods, *, strict: bool) -> Iterator[Finding]:
         for number, name in enumerate(items(at(one, "hostnames"))):
             if isinstance(name, str) and not is_subdomain(name):
                 yield pods.owner.found("name", f"{quoted(name)} is not a DNS name", (*where, "hostnames", number))  # fmt: skip
+
+
+def _dns(pods: Pods, *, strict: bool) -> Iterator[Finding]:
     where = pods.where("spec", "dnsConfig")
     config = mapping(pods.spec.get("dnsConfig"))
     for field, most in (("nameservers", _SERVERS), ("searches", _SEARCHES)):
@@ -195,7 +200,7 @@ def _of_field(one: Mapping[str, Any]) -> str:
     return "" if len(items(one.get("values"))) == 1 else "a field is compared with one value"
 
 
-def _volumes(pods: Pods) -> Iterator[Finding]:
+def _paths(pods: Pods) -> Iterator[Finding]:
     for path, written in along(pods.spec, ["volumes", "*", "hostPath", "path"]):
         if ".." in text(written).split("/"):
             words = f"{quoted(written)} must not contain `..`"
@@ -205,6 +210,9 @@ def _volumes(pods: Pods) -> Iterator[Finding]:
             if _leaves(text(written)):
                 words = f"{quoted(written)} is not a path below the volume"
                 yield pods.owner.found("volume", words, pods.where("spec", *path))
+
+
+def _volumes(pods: Pods) -> Iterator[Finding]:
     for path, volume in along(pods.spec, ["volumes", "*", "emptyDir"]):
         where, size, medium = pods.where("spec", *path), at(volume, "sizeLimit"), text(at(volume, "medium"))
         if (amount := quantity.parse(size)) is not None and amount < 0:
