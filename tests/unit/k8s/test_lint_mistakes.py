@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucluster.k8s.lint import Facts, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 POD = """apiVersion: v1
@@ -167,7 +167,61 @@ ROWS = [
     ("a webhook of Slack", "literal-secret", MAP, "a: b}", "a: 'https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/AbCdEf0123456789AbCdEf01'}"),
     ("a password of netrc", "literal-secret", MAP, "a: b}", "a: machine example.org login user password 0123456789abcdef}"),
 ]  # fmt: skip
+DEVICES = """apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: a}
+spec: {selectors: [{cel: {expression: "device.driver == 'a'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: a}
+spec: {spec: {devices: {requests: [{name: g, exactly: {deviceClassName: a}}, {name: h, firstAvailable: [{name: i, deviceClassName: gpu.nvidia.com}]}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  resourceClaims: [{name: c, resourceClaimTemplateName: a}]
+  containers: [{name: c, image: "registry.example.org/a:1", resources: {claims: [{name: c, request: g}]}}]
+"""
+RUNTIME = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec: {template: {spec: {replicatedJobs: []}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: a}
+spec: {runtimeRef: {kind: TrainingRuntime, name: mine}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: b}
+spec: {runtimeRef: {name: torch-distributed}}
+"""
+WATCHED = (
+    SERVED
+    + """---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: a}
+spec: {podSelector: {matchExpressions: [{key: app, operator: In, values: [a]}]}, policyTypes: [Ingress]}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: b}
+spec: {selector: {matchLabels: {app: a}}, podMetricsEndpoints: [{port: http}]}
+"""
+)
 WHOLE = [
+    ("a class of devices that nobody makes", "reference", DEVICES, "exactly: {deviceClassName: a}", "exactly: {deviceClassName: b}"),
+    ("a class of a choice that nobody makes", "reference", DEVICES, "deviceClassName: gpu.nvidia.com", "deviceClassName: gpus.nvidia.com"),
+    ("a request that the claim lacks", "reference", DEVICES, "request: g", "request: gpu"),
+    ("a runtime that is not there", "reference", RUNTIME, "kind: TrainingRuntime, name: mine", "name: mine"),
+    ("a runtime that Kubeflow Trainer does not have", "reference", RUNTIME, "name: torch-distributed", "name: torch"),
+    ("a policy of no pod", "selector", WATCHED, "values: [a]}]}, policyTypes", "values: [b]}]}, policyTypes"),
+    ("a policy of a label that is misspelt", "selector", WATCHED, "key: app,", "key: apps,"),
+    ("a monitor of no pod", "selector", WATCHED, "{app: a}}, podMetrics", "{app: b}}, podMetrics"),
     ("a port that a service lacks", "port", SERVED, "port: {number: 80}", "port: {number: 8080}"),
     ("a name of a port that a service lacks", "port", SERVED, "endpoints: [{port: http}]", "endpoints: [{port: metrics}]"),
     ("a monitor of no service", "selector", SERVED, "spec: {selector: {matchLabels: {app: a}}, endpoints", "spec: {selector: {matchLabels: {app: b}}, endpoints"),
@@ -192,6 +246,26 @@ def test_mistake_of_a_whole_cluster_is_found(rule: str, sound: str, old: str, ne
     assert sound.count(old) == 1
     assert rule not in rules_of(sound, whole=True)
     assert rule in rules_of(sound.replace(old, new), whole=True)
+
+
+WHOLE_FINE = [
+    ("a policy for pods that come later", WATCHED.replace("key: app,", "key: example.org/job,")),
+    ("a policy beside an operator", WATCHED.replace("values: [a]}]}, policyTypes", "values: [b]}]}, policyTypes") + "---\napiVersion: postgresql.cnpg.io/v1\nkind: Cluster\nmetadata: {name: b}\nspec: {instances: 3}\n"),
+    ("a policy of another namespace", WATCHED.replace("kind: NetworkPolicy\nmetadata: {name: a", "kind: NetworkPolicy\nmetadata: {name: a, namespace: kube-system").replace("values: [a]}]}, policyTypes", "values: [b]}]}, policyTypes")),
+    ("all requests of a claim", DEVICES.replace(", request: g", "")),
+    ("a request with a choice", DEVICES.replace("request: g", "request: h")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [row[1] for row in WHOLE_FINE], ids=[row[0] for row in WHOLE_FINE])
+def test_near_miss_of_a_whole_cluster_is_fine(written: str) -> None:
+    assert rules_of(written, whole=True) & {"selector", "reference"} == set()
+
+
+def test_class_of_devices_that_is_missing_is_a_warning() -> None:
+    got = read(DEVICES.replace("exactly: {deviceClassName: a}", "exactly: {deviceClassName: b}"), "a.yaml")
+    found = [one for one in check(got.documents, Facts(kubernetes="1.36")) if one.rule == "reference"]
+    assert [(one.level, one.message) for one in found] == [(Severity.WARNING, "there is no DeviceClass 'b'")]
 
 
 # what looks like a mistake, and the manifest

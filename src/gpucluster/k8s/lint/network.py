@@ -1,14 +1,24 @@
-"""Policies that cut pods off from the cluster's DNS, and spread constraints that count other pods."""
+"""Policies that cut pods off from the cluster's DNS, policies and monitors of no pod, and spread constraints that count
+other pods."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import at, entries, items, mapping
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
+from gpucluster.k8s.lint.pods import Pods, pods_of, selects
+from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
 
 _POLICY = "NetworkPolicy.networking.k8s.io"
+_MONITOR = "PodMonitor.monitoring.coreos.com"
 _DNS = (53, "dns", "dns-tcp")
+# groups of other projects whose objects make no pods
+_WITHOUT_PODS = (
+    "cert-manager.io", "external-secrets.io", "gateway.networking.k8s.io", "karpenter.k8s.aws", "karpenter.sh", "kueue.x-k8s.io",
+    "networking.istio.io", "security.istio.io",
+)  # fmt: skip
+_RULES_OF_PROMETHEUS = frozenset({"PodMonitor", "PrometheusRule", "Probe", "ScrapeConfig", "ServiceMonitor"})
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -18,9 +28,41 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         if _allows(policy) and not any(_reaches_dns(one) for one in beside):
             words = "its pods reach no DNS: no rule of the namespace allows port 53, so no name resolves"
             yield policy.warned("egress-dns", words, ("spec", "egress"))
+    for policy in policies:
+        yield from _nobody(manifests, policy, at(policy.body, "spec", "podSelector"), [policy.namespace])
+    for monitor in manifests.all(_MONITOR) if manifests.facts.whole else ():
+        spaces = mapping(at(monitor.body, "spec", "namespaceSelector"))
+        named = [text(name) for name in items(spaces.get("matchNames"))] or [monitor.namespace]
+        everywhere = sorted({one.namespace for one in manifests.objects}) if spaces.get("any") is True else named  # fmt: skip
+        yield from _nobody(manifests, monitor, at(monitor.body, "spec", "selector"), everywhere)
     for thing in manifests.objects:
         for pods in pods_of(thing):
             yield from _spread(pods)
+
+
+def _nobody(manifests: ManifestSet, thing: Obj, selector: Any, spaces: list[str]) -> Iterator[Finding]:
+    """Report a selector of no pod whose keys pods have, or nearly have. Without such a key it is for pods that others make.
+    An operator makes pods that no manifest has, so nothing is said of its namespace."""
+    here = [one for one in manifests.objects if one.namespace in spaces]
+    found = [pods.labels for one in here for pods in pods_of(one)]
+    if (
+        not found
+        or any(_makes_pods(one) for one in here)
+        or any(selects(selector, labels) for labels in found)
+    ):
+        return
+    known = sorted({key for labels in found for key in labels})
+    wanted = [*mapping(at(selector, "matchLabels"))]
+    wanted += [text(at(term, "key")) for _, term in entries(selector, "matchExpressions") if at(term, "operator") == "In"]  # fmt: skip
+    if wanted and all(get_close_matches(key, known, n=1, cutoff=0.8) for key in wanted):
+        where = ("spec", "podSelector" if thing.key == _POLICY else "selector")
+        yield thing.warned("selector", "selects no pod of these manifests", where)
+
+
+def _makes_pods(one: Obj) -> bool:
+    """Return whether a controller of another project may make pods of the object that lint does not see."""
+    other = not is_built_in(one.api_version) and not one.group.endswith(_WITHOUT_PODS)
+    return other and one.kind not in _RULES_OF_PROMETHEUS and not any(True for _ in pods_of(one))
 
 
 def _allows(policy: Obj) -> bool:

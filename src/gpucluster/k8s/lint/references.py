@@ -27,6 +27,22 @@ _DOMAIN = [
     "resourceClaimTemplate",
     "name",
 ]  # a ComputeDomain of NVIDIA makes this template
+_CLASS, _CLAIM = "DeviceClass.resource.k8s.io", "ResourceClaim.resource.k8s.io"
+# classes that the charts of drivers make
+_CLASSES_OF_DRIVERS = frozenset(
+    {"compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com", "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com",
+     "gpu.amd.com", "gpu.intel.com", "gpu-vfio.intel.com", "tpu.google.com"}
+)  # fmt: skip
+_REQUESTS = {
+    _CLAIM: ("spec", "devices", "requests"),
+    _CLAIM_TEMPLATE: ("spec", "spec", "devices", "requests"),
+}
+_CLASS_NAMES = ("deviceClassName", "exactly.deviceClassName", "firstAvailable.*.deviceClassName")
+# manifests/base/runtimes of Kubeflow Trainer v2.3.0
+_RUNTIMES_OF_TRAINER = frozenset(
+    {"deepspeed-distributed", "jax-distributed", "mlx-distributed", "torch-distributed", "torch-distributed-with-cache",
+     "torchtune-llama3.2-1b", "torchtune-llama3.2-3b", "torchtune-qwen2.5-1.5b", "xgboost-distributed"}
+)  # fmt: skip
 _HOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 
 # owner, path (`*` is each entry), target
@@ -108,10 +124,11 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         for owner, path, target in _TABLE:
             if owner == thing.key:
                 yield from _follow(manifests, thing, path, target)
-        for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue, _hooks):
+        for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue, _hooks, _classes, _runtime):  # fmt: skip
             yield from special(manifests, thing)
         for pods in pods_of(thing):
             yield from _in_pods(manifests, pods, made, claims)
+            yield from _requests(manifests, pods)
     yield from _circles(manifests)
 
 
@@ -222,6 +239,40 @@ def _queue(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     ):
         where = ("metadata", "labels", label)
         yield from _resolve(manifests, thing, where, target, text(thing.labels.get(label)))
+
+
+def _classes(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """A driver makes its classes, so that a missing one is a warning."""
+    for path, request in entries(thing.body, *_REQUESTS.get(thing.key, ("",))):
+        for way in _CLASS_NAMES:
+            for inner, name in along(request, way.split(".")):
+                if text(name) not in _CLASSES_OF_DRIVERS and not manifests.has(_CLASS, text(name)):
+                    words = f"there is no DeviceClass {quoted(name)}"
+                    yield thing.warned("reference", words, (*path, *inner))
+
+
+def _runtime(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """The webhook of Kubeflow Trainer refuses a TrainJob whose runtime is not there."""
+    ref = mapping(at(thing.body, "spec", "runtimeRef")) if thing.key == kueue.TRAIN_JOB else {}
+    kind, name = text(ref.get("kind")) or kueue.RUNTIMES[0], text(ref.get("name"))
+    by_trainer = kind == kueue.RUNTIMES[0] and name in _RUNTIMES_OF_TRAINER
+    if kind in kueue.RUNTIMES and not by_trainer:
+        target = f"{kind}.{thing.group}"
+        yield from _resolve(manifests, thing, ("spec", "runtimeRef", "name"), target, name)
+
+
+def _requests(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """A container names a request of a claim. Without that request the kubelet starts it without a device."""
+    claims = {text(at(one, "name")): one for _, one in entries(pods.spec, "resourceClaims")}
+    for path, container in pods.containers():
+        for inner, used in entries(container, "resources", "claims"):
+            claim, request = claims.get(text(at(used, "name"))), text(at(used, "request"))
+            for field, key in (("resourceClaimName", _CLAIM), ("resourceClaimTemplateName", _CLAIM_TEMPLATE)):
+                made = manifests.get(key, text(at(claim, field)), pods.owner.namespace)
+                known = {text(at(one, "name")) for _, one in entries(made.body, *_REQUESTS[key])} if made else set[str]()  # fmt: skip
+                if made and request and request not in known:
+                    words = f"{made.kind} {quoted(made.name)} has no request {quoted(request)}: the container gets no device"
+                    yield pods.owner.found("reference", words, (*path, *inner, "request"))
 
 
 def _in_pods(
