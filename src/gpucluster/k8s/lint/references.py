@@ -253,10 +253,10 @@ def _classes(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
 
 def _runtime(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     """The webhook of Kubeflow Trainer refuses a TrainJob whose runtime is not there."""
-    ref = mapping(at(thing.body, "spec", "runtimeRef")) if thing.key == kueue.TRAIN_JOB else {}
+    ref = mapping(at(thing.body, "spec", "runtimeRef") if thing.key == kueue.TRAIN_JOB else None)
     kind, name = text(ref.get("kind")) or kueue.RUNTIMES[0], text(ref.get("name"))
     by_trainer = kind == kueue.RUNTIMES[0] and name in _RUNTIMES_OF_TRAINER
-    if kind in kueue.RUNTIMES and not by_trainer:
+    if ref and kind in kueue.RUNTIMES and not by_trainer:
         target = f"{kind}.{thing.group}"
         yield from _resolve(manifests, thing, ("spec", "runtimeRef", "name"), target, name)
 
