@@ -63,6 +63,8 @@ ROWS = [
     ("another kind that SOPS encrypts", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 'ENC[AES256_GCM,data:a,type:int]'}]}\nsops: {mac: 'ENC[AES256_GCM,data:a,type:str]'}\n"),
     ("a test of Kyverno", "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\npolicies: []\n"),
     ("a plugin of Argo CD", "apiVersion: argoproj.io/v1alpha1\nkind: ConfigManagementPlugin\nmetadata: {name: a_b}\n"),
+    ("a pattern of Kyverno", "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {rules: [{name: b, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {pattern: {spec: {containers: [{name: '*', image: '!*:latest', resources: {limits: {memory: '?*'}}}]}}}}]}\n"),
+    ("an image that a trigger of OpenShift fills", "apiVersion: apps.openshift.io/v1\nkind: DeploymentConfig\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, image: ' '}]}}}\n"),
     ("a release note of Istio", "apiVersion: release-notes/v2\nkind: bug-fix\narea: security\n"),
     ("metadata of a kind without a schema", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: a, description: b}\n"),
 ]  # fmt: skip

@@ -122,8 +122,9 @@ def _twice(pods: Pods, kinds: list[str]) -> Iterator[Finding]:
 
 def _container(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
     image = container.get("image")
+    filled = not pods.complete and isinstance(image, str) and not image.strip()  # by its controller
     if (image is None and pods.complete) or (
-        isinstance(image, str) and (not image or image != image.strip())
+        isinstance(image, str) and not filled and (not image or image != image.strip())
     ):
         yield pods.owner.found("container", "an image is required, without spaces around it", (*path, "image"))  # fmt: skip
     yield from _ports(pods, path, container)

@@ -24,6 +24,7 @@ _TEMPLATES: dict[str, Path] = {
 }
 LWS = "LeaderWorkerSet.leaderworkerset.x-k8s.io"
 JOBSET = "JobSet.jobset.x-k8s.io"
+_POLICY_GROUPS = ("kyverno.io", "gatekeeper.sh")
 _JOBSET_TEMPLATE = ("template", "spec", "template")
 _WIDTHS = ("size", "numNodes", "replicas", "minReplicas", "parallelism")  # of a kind that is searched
 _COUNTS: dict[str, Path] = {  # path to the number of pods at once; 1 if it is absent
@@ -81,8 +82,13 @@ def pods_of(thing: Obj) -> Iterator[Pods]:
             yield Pods(thing, (*where, *_JOBSET_TEMPLATE), mapping(at(job, *_JOBSET_TEMPLATE)), width)
     elif thing.key == LWS:
         yield from _of_groups(thing)
-    elif not is_built_in(thing.api_version) and not thing.is_client_file:
+    elif not is_built_in(thing.api_version) and not thing.is_client_file and not _is_policy(thing):
         yield from _search(thing, thing.body, (), 1)
+
+
+def _is_policy(thing: Obj) -> bool:
+    """Return whether the object has patterns of pods, such as `name: "*"`, and no pods: a policy of Kyverno or Gatekeeper."""
+    return thing.group.endswith(_POLICY_GROUPS)
 
 
 def _of_groups(thing: Obj) -> Iterator[Pods]:
