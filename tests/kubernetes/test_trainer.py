@@ -84,6 +84,11 @@ class Trained:
 def trained(kubernetes: Kubernetes) -> Iterator[Trained]:
     made = Trained(kubernetes, a_kube_plan(*CHANGES))
     yield made
+    for one in kubernetes.client.list(
+        TRAINER, "TrainJob", TEAM
+    ):  # `why` of other tests asks in all namespaces
+        kubernetes.client.delete(TRAINER, "TrainJob", one["metadata"]["name"], TEAM)
+    kubernetes.wait(lambda: not kubernetes.client.list(TRAINER, "TrainJob", TEAM), "the TrainJobs are gone")
     for machine in made.machines:
         kubernetes.client.delete("v1", "Node", machine["metadata"]["name"])
 
