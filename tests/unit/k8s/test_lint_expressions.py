@@ -1,9 +1,7 @@
 """Expressions in CEL of webhooks, mutating policies, claims of devices and definitions of kinds, which the API server parses."""
 
 import pytest
-
-from gpucluster.k8s.lint import Facts, Severity, check
-from gpucluster.k8s.lint.read import read
+from support.lint_errors import errors_of
 
 HOOK = """apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -89,12 +87,6 @@ ROWS = [
     ("a rule of an entry that does not parse", "cel-syntax", KIND, "self > 0", "self > "),
     ("a message of a definition that does not parse", "cel-syntax", KIND, "'a is ' + string", "'a is  + string"),
 ]  # fmt: skip
-
-
-def errors_of(written: str) -> set[str]:
-    got = read(written, "a.yaml")
-    found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return {one.rule for one in found if one.level is Severity.ERROR}
 
 
 @pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip

@@ -5,24 +5,16 @@ from pathlib import Path
 
 import pytest
 from support.judged_manifests import JUDGED, NAMESPACES, Judged
-
-from gpucluster.k8s.lint import Facts, Severity, check
-from gpucluster.k8s.lint.read import read
+from support.lint_errors import errors_of
 
 DOCS = (Path(__file__).parents[3] / "docs/lint.md").read_text()
 _ID = re.compile(r"`([a-z0-9-]+)`")
 
 
-def errors_of(manifest: str) -> set[str]:
-    got = read(f"{NAMESPACES}---\n{manifest}", "a.yaml")
-    found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return {one.rule for one in found if one.level is Severity.ERROR}
-
-
 @pytest.mark.parametrize("row", JUDGED, ids=[row.name for row in JUDGED])
 def test_refused_manifest_is_an_error_and_its_twin_is_none(row: Judged) -> None:
-    assert row.rule in errors_of(row.refused)
-    assert errors_of(row.sound) == set()
+    assert row.rule in errors_of(f"{NAMESPACES}---\n{row.refused}")
+    assert errors_of(f"{NAMESPACES}---\n{row.sound}") == set()
 
 
 def section(title: str) -> str:

@@ -1,9 +1,7 @@
 """Forms of values that the API server of Kubernetes 1.36 refuses, or with which a pod waits forever: one change to a manifest that it takes."""
 
 import pytest
-
-from gpucluster.k8s.lint import Facts, Severity, check
-from gpucluster.k8s.lint.read import read
+from support.lint_errors import errors_of
 
 POD = """apiVersion: v1
 kind: Pod
@@ -162,12 +160,6 @@ FINE = [
     ("a wish to spread over what no node has", POD.replace("topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule", "topologyKey: the zone, whenUnsatisfiable: ScheduleAnyway")),
     ("a comparison with text beside another term", POD.replace("- matchExpressions: [{key: cores, operator: Gt, values: [\"8\"]}]", "- matchExpressions: [{key: a, operator: Exists}]\n          - matchExpressions: [{key: cores, operator: Gt, values: [eight]}]")),
 ]  # fmt: skip
-
-
-def errors_of(written: str, kubernetes: str = "1.36") -> set[str]:
-    got = read(written, "a.yaml")
-    found = (*got.findings, *check(got.documents, Facts(kubernetes=kubernetes, whole=False)))
-    return {one.rule for one in found if one.level is Severity.ERROR}
 
 
 @pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip

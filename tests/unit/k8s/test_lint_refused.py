@@ -1,6 +1,7 @@
 """What an API server or a webhook refuses and the judged manifests do not hold: one change to a manifest that it takes."""
 
 import pytest
+from support.lint_errors import errors_of
 
 from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
@@ -113,12 +114,6 @@ ROWS = [
     ("a block beside a selector", "one-of", POLICY, "10.0.0.0/8}", "10.0.0.0/8}, podSelector: {}"),
     ("a binding mode in the plural", "word", CLASS, "WaitForFirstConsumer", "WaitForFirstConsumers"),
 ]  # fmt: skip
-
-
-def errors_of(written: str) -> set[str]:
-    got = read(written, "a.yaml")
-    found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return {one.rule for one in found if one.level is Severity.ERROR}
 
 
 @pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip

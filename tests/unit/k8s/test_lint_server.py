@@ -1,6 +1,7 @@
 """What the API server of Kubernetes 1.36 refuses in pods, jobs, services and autoscalers: a change to a manifest that it takes."""
 
 import pytest
+from support.lint_errors import errors_of
 
 from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
@@ -207,12 +208,6 @@ ROWS = [
     ("a hook of two actions", "one-of", POD, "{exec: {command: [sh, -c, ls]}}", "{exec: {command: [ls]}, sleep: {seconds: 1}}"),
     ("a hook of nothing", "one-of", POD, "{exec: {command: [sh, -c, ls]}}", "{}"),
 ]  # fmt: skip
-
-
-def errors_of(written: str) -> set[str]:
-    got = read(written, "a.yaml")
-    found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return {one.rule for one in found if one.level is Severity.ERROR}
 
 
 @pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip
