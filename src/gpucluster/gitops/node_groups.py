@@ -13,7 +13,6 @@ from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, eks_of
 from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
-from gpucluster.plan.names import SYSTEM_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ def _template(group: NodeGroup) -> NodeGroup:
 
 def _zones(group: NodeGroup) -> tuple[str, ...]:
     """Return the zones. Those of the system are no change (`aws.eks.node_groups.SYSTEM_SUBNETS`)."""
-    return () if group.pool == SYSTEM_NODES else group.zones
+    return () if group.pool == names.SYSTEM_NODES else group.zones
 
 
 def _of_every_node(plan: AwsPlan) -> object:

@@ -13,7 +13,7 @@ from gpucluster.plan.model import Bindings, Efs, FileSystemBinding, FsxLustre, L
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
-from gpucluster.plan.node_pools import always_on_zones
+from gpucluster.plan.node_pools import always_on_zones, filled
 
 
 def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
@@ -190,14 +190,11 @@ def _where(pool: NodePool) -> str:
 
 
 def _bought(pool: NodePool) -> str:
-    """Return where the always-on nodes come from. They fill the sources in order, up to the `max` of each."""
-    left, found = pool.min, list[str]()
-    for source in pool.sources:
-        count = min(left, left if source.max is None else source.max)
-        left -= count
-        if count:
-            which = f" `{source.reservation}`" if source.reservation else ""
-            found.append(f"{count} {source.market}{which}, {' or '.join(source.machines)}")
+    """Return where the always-on nodes come from."""
+    found = list[str]()
+    for source, count, _ in filled(pool.min, pool.sources):
+        which = f" `{source.reservation}`" if source.reservation else ""
+        found.append(f"{count} {source.market}{which}, {' or '.join(source.machines)}")
     return "; ".join(found)
 
 

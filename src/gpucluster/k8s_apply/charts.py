@@ -53,7 +53,8 @@ def install(
 ) -> bool:
     """Install or upgrade the release if it differs from `found`. Return whether something changed.
 
-    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them. `define` applies definitions.
+    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them. `define`
+    applies definitions.
     """
     known = [found.get((release.namespace, release.name))]
 

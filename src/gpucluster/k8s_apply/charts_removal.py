@@ -1,7 +1,8 @@
 """Uninstall the charts, the last one first.
 
-A chart stays as long as there are objects of its kinds. Some charts have their CustomResourceDefinitions as templates: uninstalling deletes
-these, and with them those objects. Definitions of a folder `crds` stay. Without its controllers an object with a finalizer would stay for ever, and machines of Karpenter would run on.
+A chart stays as long as there are objects of its kinds. Some charts have their CustomResourceDefinitions as templates: uninstalling
+deletes these, and with them those objects. Definitions of a folder `crds` stay. Without its controllers an object with a finalizer
+would stay for ever, and machines of Karpenter would run on.
 """
 
 from collections.abc import Iterable
