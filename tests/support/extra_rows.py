@@ -30,6 +30,7 @@ OF_SLURM: list[tuple[str, str, str, str]] = [  # what, version, fields, the erro
     ("a tree that overruns memory", "24.11", "extra: {TreeWidth: 46341}", "warning[extra-tree-width] slurm.extra.TreeWidth: with a TreeWidth of 46341 or more slurmctld 24.11 writes past its memory as soon as the cluster has more nodes than that; since Slurm 23.11 no cloud needs so wide a tree: leave TreeWidth out, or write a smaller one"),
     ("the widest tree", "24.11", "extra: {TreeWidth: 46340}", ""),
     ("a wide tree where slurmctld counts further", "26.05", "extra: {TreeWidth: 65533}", ""),
+    ("an endless wait for processes that do not end", "26.05", "extra: {MessageTimeout: 80, UnkillableStepTimeout: INFINITE}", ""),
     ("a level with its file", "26.05", "extra: {SlurmSchedLogLevel: 1, SlurmSchedLogFile: /var/log/slurm/sched.log}", ""),
     ("a word that slurmctld refuses", "26.05", "extra: {TaskPluginParam: Sched}", "error[extra-value] slurm.extra.TaskPluginParam: Slurm 26.05 does not know the word 'Sched' of TaskPluginParam"),
     ("a word with a value", "24.11", "extra: {TaskPluginParam: autobind=cores}", ""),

@@ -15,11 +15,12 @@ from gpucluster.elastic.decide.node_context import NodeContext
 from gpucluster.elastic.decide.node_context import SharedContext as ContextOf
 from gpucluster.elastic.decide.node_table import ROWS, UNMOVED_S
 from gpucluster.elastic.decide.offers import all_offers
-from gpucluster.elastic.decide.world import World, slots_of
+from gpucluster.elastic.decide.world import LISTED_S, World, owned, slots_of
 from gpucluster.elastic.events import (
     BootFailed,
     Entry,
     Event,
+    GpuFaulted,
     InstanceAdopted,
     Interrupted,
     InterruptionKind,
@@ -29,6 +30,7 @@ from gpucluster.elastic.events import (
     LaunchDropped,
     LaunchRequested,
     NodeNeeded,
+    NodeUnneeded,
     OfferRefused,
     PowerUpMarkStays,
     TerminationRequested,
@@ -37,7 +39,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import Interruption, fold
 from gpucluster.elastic.model import Action, LaunchGang, MarkDown, PowerDown, PowerUp, ReceivedReport, Undrain
-from gpucluster.plan.messages import Beat, NodePhase, NodeReport, Notice, NoticeKind
+from gpucluster.plan.messages import Beat, GpuFault, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import JobHeartbeat, Termination
 
 PLAN = a_plan()
@@ -371,6 +373,38 @@ def test_job_counts_as_stalled_after_its_heartbeat_limit(
         assert jobs.next_heartbeat_due(world(moment)) == NOW + 100, what
 
 
+def test_one_pool_with_heartbeats_is_enough() -> None:
+    """Regression of a change that no test found: the jobs were watched only if each pool has heartbeats."""
+    beside = replace(PLAN.pools[0], name="h100", slots=())
+    moment = sight(
+        replace(WATCHED, pools=(*WATCHED.pools, beside)),
+        *living(A1),
+        nodes=[node(A1, BUSY)],
+        jobs=[job(41, A1, user_id=1000)],
+        reports={"i-0": report(heartbeats=(Beat(job=41, uid=1000, at=NOW - 100),))},
+    )
+    assert names(jobs.heartbeat_events(world(moment))) == ["HeartbeatStopped"]
+
+
+@pytest.mark.parametrize(("length", "kept"), [(120, 120), (121, 120)])
+def test_address_of_a_faulty_device_is_shortened(length: int, kept: int) -> None:
+    """The address is a node's own word: a neighbour could write a long one into the journal."""
+    fault = GpuFault(xid=79, device="d" * length, count=1, last_at=NOW, text="")
+    said = report()
+    moment = sight(
+        PLAN, *living(A1), nodes=[node(A1, BUSY)], instances=[instance(0)],
+        reports={"i-0": replace(said, report=replace(said.report, faults=(fault,)))},
+    )  # fmt: skip
+    (found,) = [e for e in interruptions.interruption_events(world(moment)) if isinstance(e, GpuFaulted)]
+    assert len(found.device) == kept
+
+
+@pytest.mark.parametrize(("ago", "found"), [(LISTED_S - 0.1, ()), (LISTED_S, ("i-0",))])
+def test_instance_is_looked_up_by_id_when_it_must_be_listed(ago: float, found: tuple[str, ...]) -> None:
+    events = ((ago, NodeNeeded(slot=A1, incarnation=1, jobs=(41,))), (ago, LaunchRequested(request=ask(1, A1))), (ago, LaunchDone(request="r1", instances=("i-0",))))  # fmt: skip
+    assert owned(sight(PLAN, *events).memory, NOW) == found
+
+
 # --- reports, and Slurm's power-up mark -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("phase", "found"),
@@ -423,6 +457,20 @@ def test_bound_of_a_state_in_seconds(row: str, bound: float | None) -> None:
     moment = sight(PLAN, nodes=[node(A1)])
     (found,) = [one.bound(NodeContext.of(ContextOf(world(moment)), A1)) for one in ROWS if one.name == row]
     assert found == bound
+
+
+@pytest.mark.parametrize(
+    ("what", "events", "past"),
+    [
+        ("no incarnation", (), False),
+        ("it is needed", living(A1), False),
+        ("just within the grace", (*living(A1), (TIMES.orphan_grace_s - 0.1, NodeUnneeded(slot=A1))), False),
+        ("the grace is over", (*living(A1), (TIMES.orphan_grace_s, NodeUnneeded(slot=A1))), True),
+    ],
+)
+def test_grace_of_a_node_that_nothing_needs(what: str, events: tuple[Ago, ...], past: bool) -> None:
+    moment = sight(PLAN, *events, nodes=[node(A1)])
+    assert NodeContext.of(ContextOf(world(moment)), A1).past_grace is past, what
 
 
 @pytest.mark.parametrize(("left", "powered_down"), [(1.0, False), (0.0, True)])

@@ -83,6 +83,13 @@ LOST = {"reason": "None", "started_at": NOW - 300.0}
         ("another job lacks it", {}, {"without_script": (8,)}, []),
         ("nothing is missing", {}, {"without_script": ()}, []),
         ("the report is of the run before", {"started_at": NOW - 30.0}, {}, []),
+        (
+            "the report is of the last moment that slurmd has for the script",
+            {"started_at": NOW - 65.0},
+            {},
+            [],
+        ),
+        ("the report is of the next moment", {"started_at": NOW - 65.1}, {}, [Requeue]),
         ("the report is of another job's node", {"nodes": ("h200-2a-2",)}, {}, []),
         ("the job may have ended since Slurm was read", {}, {"at": NOW}, []),
         ("it waits for its nodes", {"states": frozenset({"RUNNING", "CONFIGURING"})}, {}, []),

@@ -124,6 +124,15 @@ def test_other_slices_are_other_hardware_of_nodes_of_the_site() -> None:
     )
 
 
+def test_other_hardware_of_a_pool_without_elastic_nodes_says_nothing_of_karpenter() -> None:
+    site = ("control_plane: eks", "existing: {context: prod, eks_name: prod}")
+    other = ("nodes: 4\n    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]", "nodes: 4\n    capacity: [{from: on-demand, machines: [p5.48xlarge]}]")  # fmt: skip
+    found = consequences(a_kube_plan(site), a_kube_plan(site, other), ())
+    (tune,) = (one for one in found if one.path == "pools[tune]")
+    assert "always-on nodes: they are made and" in tune.message
+    assert "Karpenter" not in tune.message
+
+
 def _zones(*zones: str) -> tuple[tuple[str, str], ...]:
     return (("zones: [us-west-2a]", f"zones: [{', '.join(zones)}]"),)
 

@@ -69,6 +69,12 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
 NO_GPUS = (", gpus: {model: h100, count: 8}", "")
 
 
+@pytest.mark.parametrize(("most", "cpus"), [("", "28"), (", max_cpus_per_node: 64", "8")])
+def test_cpus_of_a_rank_are_within_the_limit_of_the_partition(most: str, cpus: str) -> None:
+    plan = a_lab_plan(("default: true", f"default: true{most}"))
+    assert jobs.job(plan, jobs.partition_of(plan, None)).cpus_of_rank == cpus
+
+
 def test_nodes_without_gpus_have_no_templates_that_need_them() -> None:
     plan = a_lab_plan(NO_GPUS)
     found = scripts(plan)

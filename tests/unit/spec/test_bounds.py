@@ -9,6 +9,7 @@ import pytest
 from support.account_rows import SITE
 from support.builders import KUBE, LAB, SPEC, WORKLOADS, a_kube_spec, changed
 from support.capacity_rows import PRICED
+from support.reservation_rows import RESERVED
 
 from gpucluster import catalog, spec
 from gpucluster.spec import inspect_text, inspect_workloads_text
@@ -193,6 +194,10 @@ BOUNDS = (
             _storage("{mount: /d, fsx_lustre: {zone: us-east-2a, size: 16800GiB}}"),
         ),
     ),
+    Bound(
+        name="nodes beside the control plane and the nodes of add-ons of EKS", problem="network-too-small", last=3, first=4, text=KUBE,
+        at=lambda n: (("10.60.0.0/16", "10.60.0.0/22"), ("2400GiB", "16800GiB"), ("nodes: 4", f"nodes: {n}"), ("{min: 1, max: 6}", "1"), ("gpu: 32", f"gpu: {8 * int(str(n))}"), ("10gb: 28", "10gb: 8")),
+    ),
     Bound(name="slices of one GPU", problem="too-many-slices", last=7, first=8, text=KUBE, at=lambda n: (("1g.10gb: 7", f"1g.10gb: {n}"),)),
 )  # fmt: skip
 
@@ -247,6 +252,12 @@ def _compare(bound: Bound, accepted: list[tuple[str, str]], refused: list[tuple[
 
 
 FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
+    ("a standby whose state is on an NFS server of the site", "standby-state", SPEC, (STANDBY, _storage(EFS, STATE), ("accept: [", "accept: [{id: standby-state-access, because: the exports admit the heads alone}, "))),
+    ("a reservation before the first time of one that repeats", "reservation-overlap", RESERVED, (("2026-12-03T11:00Z", "2026-11-24T09:00Z"),)),
+    (
+        "two reservations of one node that do not repeat, one after the other", "reservation-overlap", RESERVED,
+        (("duration: 4h, repeat: weekly", "duration: 4h"), ("duration: 2h, repeat: daily", "duration: 2h"), ("09:00Z", "12:00Z")),
+    ),
     (
         "two tiers of partitions decide who preempts", "nothing-preempts", SITE,
         (("by: qos", "by: partition"), (", preempts: [normal]", "")),
@@ -297,6 +308,7 @@ FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
             ("pools:\n", "login: {machine: m7i.xlarge}\naccess: {ssh_from: [198.51.100.0/24]}\nusers: [{name: ada, uid: 5001}]\npools:\n"),
         ),
     ),
+    ("one profile, which the GPU lacks", "too-many-slices", KUBE, (("{1g.10gb: 7}", "{1g.18gb: 1}"), ("mig-1g.10gb: 28", "mig-1g.18gb: 4"))),
     ("a team with a quota of one resource and none of another", "team-without-quota", KUBE, (("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 32, nvidia.com/mig-1g.10gb: 0}"),)),
     ("a KMS key in the cluster's region", "key-region", SPEC, (("slurm:\n", "  kms_key: arn:aws:kms:us-east-2:123456789012:key/12345678-1234-1234-1234-123456789012\nslurm:\n"),)),
     ("two users whose names are wrong", "duplicate-name", LAB, (("{name: vision, uid: 5001}", "{name: A b, uid: 5001}\n  - {name: C d, uid: 5002}"),)),
@@ -308,7 +320,7 @@ FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
 def test_spec_beside_a_refused_one_is_accepted(problem: str, text: str, changes: tuple[Change, ...]) -> None:
     said = _ids(changed(text, *changes))
     assert problem not in {name for name, _ in said}, said
-    assert {name for name, _ in said} <= {"accept-unused", "bad-user-name", "bad-type", "no-price", "checkpoints-on-home", "head-state", "no-account"}, said  # fmt: skip
+    assert {name for name, _ in said} <= {"accept-unused", "bad-user-name", "bad-type", "no-price", "unknown-profile", "checkpoints-on-home", "head-state", "no-account"}, said  # fmt: skip
 
 
 def test_each_row_names_a_problem_that_a_rule_reports() -> None:

@@ -1,6 +1,7 @@
 """Each error of the spec by an example: its place and its exact text."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -555,6 +556,14 @@ def test_error_has_place_and_reason(changes: list[Change], expected: str) -> Non
 def test_supported_version_has_no_finding() -> None:
     report = inspect_text(a_spec_text(('"24.11"', '"26.05"'), WITHOUT_SUPPORT), "spec.yaml", catalog.load())
     assert report.problems == ()
+
+
+@pytest.mark.parametrize(("written", "found"), [("2026-05-31", ()), ("2026-06-01", ("slurm-support",))])
+def test_support_ends_with_its_last_month(written: str, found: tuple[str, ...]) -> None:
+    """The end of Slurm 24.11 is 2026-05. The day counts on which the list of releases was read."""
+    known = replace(catalog.load(), slurm_date=written)
+    report = inspect_text(a_spec_text(WITHOUT_SUPPORT), "spec.yaml", known)
+    assert tuple(problem.id for problem in report.problems) == found
 
 
 # Each is the one item of `storage`; what only disappoints is said beside it.

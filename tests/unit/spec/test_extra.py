@@ -63,6 +63,17 @@ def test_extra_of_pools_and_partitions_is_checked(old: str, new: str, expected: 
     assert f"error[{expected}]" in found
 
 
+def test_memory_of_the_system_is_below_the_memory_of_the_node() -> None:
+    memory = a_lab_plan().pools[0].shape.real_memory_mib
+    of_system = '"192.0.2.[11-14]", extra: {MemSpecLimit: %s}}'
+    assert memory % 1024 == 0
+    for last in (memory - 1, f"{memory // 1024 - 1}k"):
+        assert said(a_lab_text((POOL, of_system % last))) == []
+    for first in (memory, f"{memory // 1024}k"):
+        (found,) = said(a_lab_text((POOL, of_system % first)))
+        assert f"below the memory of the node, {memory} MiB" in found
+
+
 def test_extra_without_slurm_is_refused() -> None:
     text = changed(KUBE, ("    nodes: 4\n", "    nodes: 4\n    extra: {MemSpecLimit: 3}\n"))
     assert any("error[extra-without-slurm]" in one for one in said(text))

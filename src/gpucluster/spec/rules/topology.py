@@ -45,7 +45,6 @@ def versions(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 
 def names_and_hosts(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Require that the name of each switch or block is used once, that it is no host, and that each host of a pool has one place."""
-    require(spec.hosts)
     topology = require(require(spec.slurm).topology)
     ours = {host: index for index, pool in enumerate(spec.pools) for host in require(pool.hosts)}
     for path, one in _each(topology):
