@@ -98,6 +98,12 @@ def test_rows_are_the_json_whatever_users_write(version: str, tmp_path: Path) ->
         )
         slurm.must("scontrol", "suspend", str(suspended))
         slurm.must("scontrol", "requeue", f"{array}_0")  # an array's task that waits alone beside the others
+        slurm.wait(  # the next task takes its place: three have a record of their own
+            lambda: (
+                len(slurm.run("squeue", "-h", "-j", str(array), "-t", "RUNNING", "-o", "%i").out.split()) == 2
+            ),
+            "two tasks of the array run again",
+        )
         held = submit(slurm, "-N1", "--hold", "-J", LONG, "--comment", HOSTILE, "-A", HOSTILE)
         wide = submit(slurm, "-N1-2", "--exclusive", "-J", HOSTILE, "-A", HOSTILE)
         submit(slurm, "-N2", "--exclusive", "-w", "gpu02,gpu01")
