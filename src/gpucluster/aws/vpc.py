@@ -21,7 +21,7 @@ class VpcContext:
     private: Mapping[str, Output[str]]  # zone -> subnet id
     private_arns: Mapping[str, Output[str]]
     public: Mapping[str, Output[str]]
-    spare: Output[str] | None = None  # subnet in a second zone, for the control plane of EKS alone
+    spare: Output[str] | None = None  # subnet in a second zone, for the control plane of EKS
     ready: list[pulumi.Resource] = field(default_factory=list[pulumi.Resource])
 
 
@@ -62,8 +62,11 @@ class _Vpc:
         self._ready: list[pulumi.Resource] = []
         public = self._public()
         gateways = self._gateways(public)
-        tables = {span.zone: self._table(span.zone) for span in self._network.subnets}
+        spare = None if self._eks is None else self._eks.spare
+        spans = [*self._network.subnets, *([] if spare is None else [spare])]
+        tables = {span.zone: self._table(span.zone) for span in spans}
         private = {span.zone: self._private(span, tables[span.zone]) for span in self._network.subnets}
+        second = None if spare is None else self._spare(spare, tables[spare.zone])
         reserved = {
             zone: self._reserve(fixed_addresses(plan, zone), subnet) for zone, subnet in private.items()
         }
@@ -75,7 +78,7 @@ class _Vpc:
             private={zone: self._after(subnet, reserved[zone]) for zone, subnet in private.items()},
             private_arns={zone: subnet.arn for zone, subnet in private.items()},
             public={zone: subnet.id for zone, subnet in public.items()},
-            spare=None if self._eks is None or self._eks.spare is None else self._spare(self._eks.spare),
+            spare=second,
             ready=self._ready,
         )
 
@@ -103,25 +106,32 @@ class _Vpc:
     def _public_subnet(self, zone: str, cidr: str, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
         name = f"{self._name}-public-{zone}"
         subnet = self._subnet(name, zone, cidr, self._child)
-        joined = aws.ec2.RouteTableAssociation(
-            name, route_table_id=table.id, subnet_id=subnet.id, opts=self._child
-        )
-        self._ready.append(joined)
+        self._join(name, subnet, table)
         return subnet
 
     def _private(self, span: Subnet, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
         name = f"{self._name}-{span.zone}"
         retained = self._protected(span.zone in self._retained)
         subnet = self._subnet(name, span.zone, span.cidr, retained, self._discovered())
+        self._join(name, subnet, table)
+        return subnet
+
+    def _spare(self, span: Subnet, table: aws.ec2.RouteTable) -> Output[str]:
+        """Declare the subnet with the name that it keeps if its zone joins the network.
+
+        The control plane needs no route. But the zone may have left the network: the nodes of the add-ons stay in it, and
+        nodes of Karpenter until they are empty. Without a way out they pull no image and reach no service of AWS.
+        """
+        name = f"{self._name}-{span.zone}"
+        subnet = self._subnet(name, span.zone, span.cidr, self._child)
+        self._join(name, subnet, table)
+        return subnet.id
+
+    def _join(self, name: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable) -> None:
         joined = aws.ec2.RouteTableAssociation(
             name, route_table_id=table.id, subnet_id=subnet.id, opts=self._child
         )
         self._ready.append(joined)
-        return subnet
-
-    def _spare(self, span: Subnet) -> Output[str]:
-        """Declare the subnet with the name that it keeps if its zone joins the network. The control plane needs no route."""
-        return self._subnet(f"{self._name}-{span.zone}", span.zone, span.cidr, self._child).id
 
     def _reserve(
         self, addresses: Sequence[str], subnet: aws.ec2.Subnet

@@ -26,7 +26,7 @@ def explain(plane: EksControlPlane, version: str) -> Iterator[Note]:
     why = "private ranges that reach the API server: those of `api_from`, else the VPC's own"
     yield Note(f"{AT}.private_from", ", ".join(plane.private_from), why)
     if plane.spare is not None:
-        why = f"EKS needs subnets in {LEAST_ZONES} zones; no node is in this one"
+        why = f"EKS needs subnets in {LEAST_ZONES} zones; no pool is in this one"
         yield Note(f"{AT}.spare", f"{plane.spare.zone} {plane.spare.cidr}", why)
     for group in plane.groups:
         if group.pool == SYSTEM_NODES:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support import eks_plans
+from support.audited_edits import Change
 from support.builders import a_kube_plan, kubernetes_of
 from support.declared import Declared
 from support.eks_plans import resources_of
@@ -143,8 +144,35 @@ def test_one_zone_of_the_spec_gets_a_second_one_for_the_control_plane(least: tup
     used = cluster(least)["vpcConfig"]["subnetIds"]
     assert used == ["subnet-kube-us-west-2a", "subnet-kube-us-west-2b"]
     assert subnets["kube-us-west-2b"]["cidrBlock"] == "10.60.32.0/19"
-    tables = of(least, "aws:ec2/routeTableAssociation:RouteTableAssociation")
-    assert "kube-us-west-2b" not in tables
+
+
+def _zones(old: str, new: str) -> tuple[Change, ...]:
+    """The zones of the network, and the place of its file system."""
+    return ("zones: [us-west-2a]", f"zones: {old}"), ("zone: us-west-2a, size", f"zone: {new}, size")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        (_zones("[us-west-2a]", "us-west-2a"), _zones("[us-west-2b]", "us-west-2b"), "kube-us-west-2a"),
+        (_zones("[us-west-2a, us-west-2b]", "us-west-2a"), _zones("[us-west-2a]", "us-west-2a"), "kube-us-west-2b"),
+    ],
+)  # fmt: skip
+def test_zone_that_leaves_keeps_its_way_out(
+    before: tuple[Change, ...], after: tuple[Change, ...], left: str
+) -> None:
+    """Regression: the nodes of the add-ons stay in the zone, and `pulumi up` removed its route: no image, no call of AWS."""
+    for changes in (before, after):
+        resources = resources_of(a_kube_plan(*changes))
+        joined = of(resources, "aws:ec2/routeTableAssociation:RouteTableAssociation")[left]
+        assert joined["subnetId"] == f"subnet-{left}"
+        routes = of(resources, "aws:ec2/route:Route").values()
+        (out,) = (one for one in routes if one["routeTableId"] == joined["routeTableId"])
+        (gateway,) = of(resources, "aws:ec2/natGateway:NatGateway")
+        assert out["destinationCidrBlock"] == "0.0.0.0/0"
+        assert out["natGatewayId"].endswith(gateway)
+        (s3,) = of(resources, "aws:ec2/vpcEndpoint:VpcEndpoint").values()
+        assert joined["routeTableId"] in s3["routeTableIds"]
 
 
 def test_second_zone_that_joins_keeps_its_subnet() -> None:
