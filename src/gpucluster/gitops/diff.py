@@ -33,7 +33,7 @@ from gpucluster.gitops.rights import with_rights
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import Pool, SlurmOnHosts
+from gpucluster.plan.model import ClusterPlan, Pool, SlurmOnHosts, eks_of
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
@@ -115,11 +115,17 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     without_slurm = old.plan.slurm is None and new.plan.slurm is None
+    both = all(_of_both(one.plan) for one in (old, new))
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
         is_of_pods = without_slurm or (pool is not None and pool[1] in of_pods)
-        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts), plane)
+        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts, both=both), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
+
+
+def _of_both(plan: ClusterPlan) -> bool:
+    """Whether Slurm and EKS are in one VPC."""
+    return plan.slurm is not None and plan.aws is not None and eks_of(plan) is not None
 
 
 def _settled(spec: ClusterSpec) -> ClusterSpec:

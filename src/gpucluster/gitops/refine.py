@@ -26,12 +26,18 @@ class _Row:
     why: str
 
 
-def refined(found: Found, *, pods: bool = False, hosts: bool = False) -> SpecChange:
+def refined(found: Found, *, pods: bool = False, hosts: bool = False, both: bool = False) -> SpecChange:
     """Return the change with its class, and the reason if it differs from the field's own class.
 
     `pods`: the change is of a pool that Kubernetes runs, or no revision has Slurm: there is neither a head nor a bundle. `hosts`: both revisions have existing hosts.
+    `both`: both revisions have Slurm and EKS in one VPC.
     """
-    rows = (*(_ROWS_OF_PODS if pods else ()), *(_ROWS_OF_HOSTS if hosts else ()), *_ROWS)
+    rows = (
+        *(_ROWS_OF_PODS if pods else ()),
+        *(_ROWS_OF_BOTH if both else ()),
+        *(_ROWS_OF_HOSTS if hosts else ()),
+        *_ROWS,
+    )
     row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
     return SpecChange(
         path=found.path,
@@ -110,6 +116,13 @@ def _only_more(found: Found) -> bool:
     return found.kind is Kind.CHANGED and _kept(found.old, found.new) == found.old
 
 
+def _leaves(found: Found) -> bool:
+    """Return whether a zone leaves, and the network stays in its region."""
+    if found.kind is not Kind.CHANGED or set(found.old) <= set(found.new):
+        return False
+    return len({zone[:-1] for zone in (*found.old, *found.new)}) == 1
+
+
 def _only_order(found: Found) -> bool:
     return found.kind is Kind.CHANGED and sorted(found.old) == sorted(found.new)
 
@@ -154,6 +167,7 @@ SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and em
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 _PARTS = "an elastic pool with EFA gets a part in each added zone, and its zones share its max; no NodePool gets another name"
 _NODES_OF_EKS = "control plane and nodes of the add-ons of EKS stay in their zones"
+_SLOTS = "another zone gets its own subnet and slots; no node address or name changes"
 
 _ROWS_OF_PODS = (
     _Row(
@@ -177,6 +191,11 @@ _ROWS_OF_PODS = (
             ("pools[].capacity[].zones", _removed, _PARTS),
         )
     ),
+    _Row("aws.network.zones", _leaves, UpdateClass.STOP_FLEET, _NODES_OF_EKS),
+)
+_ROWS_OF_BOTH = (
+    _Row("aws.network.zones", _only_more, UpdateClass.LIVE, f"{_SLOTS}; {_PARTS}; {_NODES_OF_EKS}"),
+    _Row("aws.network.zones", _leaves, UpdateClass.STOP_FLEET, _NODES_OF_EKS),
 )
 
 # `playbooks/site.yml` mounts at once, and removes no mount
@@ -362,7 +381,7 @@ _ROWS = (
         "aws.network.zones",
         _only_more,
         UpdateClass.LIVE,
-        "another zone gets its own subnet and slots; no node address or name changes",
+        _SLOTS,
     ),
     _Row(
         "aws.network.zones",

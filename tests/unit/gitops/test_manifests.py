@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 from support.audited_edits import STACKS, Change
-from support.reviewed import a_side_with_workloads
+from support.reviewed import a_side, a_side_with_workloads
 
 from gpucluster.gitops.diff import diff
-from gpucluster.gitops.model import Diff, Effects
+from gpucluster.gitops.model import Diff, Effects, Revision
 
 SPEC = (STACKS / "kube.yaml").read_text()
 RUNNING = (STACKS.parent / "workloads/kube.yaml").read_text()
@@ -259,3 +259,37 @@ def test_second_zone_of_an_elastic_pool_with_efa_leaves_its_node_pools() -> None
         "no NodePool gets another name; control plane and nodes of the add-ons of EKS stay in their zones"
     )
     assert PRUNE not in _effects(found).steps
+
+
+SECOND, OTHER = "[us-west-2a, us-west-2b]", "[us-east-2a]"
+STAY = "control plane and nodes of the add-ons of EKS stay in their zones"
+
+
+@pytest.mark.parametrize(
+    ("stack", "before", "after", "update", "why"),
+    [
+        (
+            "hybrid",
+            "[us-west-2a]",
+            SECOND,
+            "live",
+            "another zone gets its own subnet and slots; no node address or name changes; an elastic pool with EFA gets a part in each "
+            f"added zone, and its zones share its max; no NodePool gets another name; {STAY}",
+        ),
+        ("hybrid", SECOND, "[us-west-2a]", "stop-fleet", STAY),
+        ("kube", SECOND, "[us-west-2a]", "stop-fleet", STAY),
+        ("kube", "[us-west-2a]", OTHER, "stop-fleet", ""),
+    ],
+)
+def test_zones_of_slurm_and_eks_are_told_together(
+    stack: str, before: str, after: str, update: str, why: str
+) -> None:
+    """Regression: in one VPC only Slurm's sentence was told; of a zone that leaves, nothing. Another Region has another control plane."""
+
+    def side(zones: str) -> Revision:
+        text = (STACKS / f"{stack}.yaml").read_text()
+        text = text.replace("zones: [us-west-2a]}}", f"zones: {zones}}}}}")
+        return a_side(text.replace("us-west-2", "us-east-2") if zones == OTHER else text)
+
+    (zones,) = (one for one in diff(side(before), side(after)).spec if one.path == "aws.network.zones")
+    assert (zones.update.value, zones.why) == (update, why)
