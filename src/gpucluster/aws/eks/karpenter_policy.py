@@ -2,7 +2,9 @@
 
 Karpenter writes its own tags onto what it makes: `kubernetes.io/cluster/NAME` and `karpenter.sh/nodepool`. The limits by tag,
 and the list of its reads, are those of its documentation (https://karpenter.sh/docs/reference/cloudformation, version 1.14).
-Parts of a launch are limited further: to our subnets, our security group and the reservations of the spec.
+Parts of a launch are limited further: to our subnets, our security group and the reservations of the spec. Left out is what
+our settings never make it call: profiles of its own, `arc-zonal-shift` (`enableZonalShift` is false) and
+`DescribePlacementGroups` (no NodeClass has a placement group).
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,6 @@ from gpucluster.plan.iam_policies import SPOT_ROLE, allow
 from gpucluster.plan.store_policies import Statement, document
 
 READS = (
-    "ec2:DescribeAvailabilityZones",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeImages",
     "ec2:DescribeInstanceStatus",
@@ -20,7 +21,6 @@ READS = (
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeInstances",
     "ec2:DescribeLaunchTemplates",
-    "ec2:DescribePlacementGroups",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeSubnets",

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from support.eks_permissions import DOCUMENT, EC2, NEEDS, OWN, REQUEST, SCOPE, T
 from support.eks_plans import resources_of
 from support.permissions import rights_of, without
 
-from gpucluster.aws.eks.karpenter_policy import karpenter_policy
+from gpucluster.aws.eks.karpenter_policy import READS, karpenter_policy
+from gpucluster.catalog import kubernetes_charts
 from gpucluster.plan import names
 from gpucluster.plan.store_policies import PATTERNS
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
 
+TEMPLATES = Path(__file__).parents[4] / "templates/k8s"
 REFUSED: list[tuple[str, str, str, Context]] = [
     ("end a node of a node group", "ec2:TerminateInstances", f"{EC2}:instance/i-9", {"aws:resourcetag/kubernetes.io/cluster/kube": ("owned",)}),
     ("end a node of another cluster", "ec2:TerminateInstances", f"{EC2}:instance/i-9", tags("resourcetag", "other")),
@@ -59,6 +62,18 @@ def test_only_lists_and_prices_use_all_resources() -> None:
     wide = {s["Sid"] for s in json.loads(DOCUMENT)["Statement"] if s["Resource"] == ["*"]}
     assert wide == {"See", "Prices", "Profiles"}
     assert [action for _, action in rights_of(DOCUMENT) if "*" in action] == []
+
+
+def test_reads_are_those_of_the_pinned_version() -> None:
+    """Regression: two that Karpenter 1.14.1 never calls with our NodeClasses (`EC2API` in its pkg/aws/sdk.go)."""
+    calls = (
+        "CapacityReservations", "Images", "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes", "Instances",
+        "LaunchTemplates", "SecurityGroups", "SpotPriceHistory", "Subnets",
+    )  # fmt: skip
+    assert kubernetes_charts()["karpenter"].version == "1.14.1"
+    assert READS == tuple(f"ec2:Describe{one}" for one in calls)
+    assert "placementGroup" not in (TEMPLATES / "nodeclass.yaml.j2").read_text()
+    assert "enableZonalShift" not in (TEMPLATES / "values-karpenter.yaml.j2").read_text()
 
 
 def test_policy_fits_the_size_limit_of_a_role() -> None:
