@@ -198,6 +198,14 @@ BOUNDS = (
         name="nodes beside the control plane and the nodes of add-ons of EKS", problem="network-too-small", last=3, first=4, text=KUBE,
         at=lambda n: (("10.60.0.0/16", "10.60.0.0/22"), ("2400GiB", "16800GiB"), ("nodes: 4", f"nodes: {n}"), ("{min: 1, max: 6}", "1"), ("gpu: 32", f"gpu: {8 * int(str(n))}"), ("10gb: 28", "10gb: 8")),
     ),
+    Bound(
+        name="nodes of EKS in a zone, each with 16 addresses for pods", problem="network-too-small", last=475, first=476, text=KUBE,
+        at=lambda n: (("{min: 1, max: 6}", f"{{min: 1, max: {n}}}"),),
+    ),
+    Bound(
+        name="nodes of the add-ons in a zone of EKS", problem="network-too-small", last=471, first=472, text=KUBE,
+        at=lambda n: (("control_plane: eks", f"control_plane: eks\n  system: {{nodes: {n}}}"),),
+    ),
     Bound(name="slices of one GPU", problem="too-many-slices", last=7, first=8, text=KUBE, at=lambda n: (("1g.10gb: 7", f"1g.10gb: {n}"),)),
 )  # fmt: skip
 

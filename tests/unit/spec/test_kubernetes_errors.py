@@ -281,6 +281,18 @@ def test_node_group_has_the_nodes_of_the_quota_of_eks() -> None:
     ]
 
 
+def test_nodes_of_the_add_ons_have_the_quota_of_a_group() -> None:
+    """Regression: only the groups of pools were counted."""
+
+    def of_system(nodes: int) -> Change:
+        return "control_plane: eks", f"control_plane: eks\n  system: {{nodes: {nodes}}}"
+
+    assert _warnings(of_system(450)) == []
+    assert _warnings(of_system(451)) == [
+        "s.yaml:9:19: warning[eks-quota] kubernetes.system.nodes: a node group of 451 nodes: EKS's quota is 450 in one group. Ask AWS for more, or write fewer"
+    ]
+
+
 def test_cluster_has_the_node_groups_of_the_quota_of_eks() -> None:
     """With the system's, and those of `tune` and `serve`."""
     assert _warnings(*_of_cpus(27)) == []

@@ -117,16 +117,23 @@ def node_groups(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Warn of always-on nodes beyond EKS's default quotas. The nodes fill the sources in order, and each source is a node group."""
     if not on_eks(require(spec.kubernetes)):
         return
+    own = or_none(lambda: require(require(spec.kubernetes).system).nodes) or 0
+    if own > GROUP_NODES:
+        yield warning("kubernetes", "system", "nodes", id="eks-quota", message=_group_of(own, "write fewer"))
     groups = 1  # of the system
     for index, pool in enumerate(spec.pools):
         for _, nodes, _ in _groups(spec, pool) if run_by(spec, pool) is Runs.KUBERNETES else ():
             groups += 1
             if nodes > GROUP_NODES:
-                message = f"a node group of {nodes} nodes: EKS's quota is {GROUP_NODES} in one group. Ask AWS for more, or divide the pool"
+                message = _group_of(nodes, "divide the pool")
                 yield warning("pools", index, "nodes", id="eks-quota", message=message)
             if groups == GROUPS + 1:
                 message = f"the pools up to this one make {groups} node groups, with that of the system: EKS's quota is {GROUPS} in a cluster. Ask AWS for more, or join pools"
                 yield warning("pools", index, "name", id="eks-quota", message=message)
+
+
+def _group_of(nodes: int, instead: str) -> str:
+    return f"a node group of {nodes} nodes: EKS's quota is {GROUP_NODES} in one group. Ask AWS for more, or {instead}"
 
 
 def group_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
