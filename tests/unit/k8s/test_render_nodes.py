@@ -44,6 +44,14 @@ def test_pods_of_nobody_avoid_elastic_nodes_without_gpus() -> None:
     assert "tolerations" not in flavor["spec"]
 
 
+def test_nodes_of_karpenter_have_the_tags_of_the_site() -> None:
+    """Regression: they had only ours, so the costs of elastic nodes had no tag of the site. Ours win, as on node groups."""
+    found = objects(files(("region: us-west-2\n", "region: us-west-2\n  tags: {Team: Research, cost: ''}\n")))
+    tags = found["EC2NodeClass/kube-serve"]["spec"]["tags"]
+    ours = {"gpucluster:cluster": "kube", "gpucluster:pool": "serve", "gpucluster:role": "kubernetes-node"}
+    assert tags == {"Team": "Research", "cost": "", **ours}
+
+
 def test_lint_knows_the_taint_of_elastic_nodes_without_gpus() -> None:
     """The toleration of the flavor was one that no pool has."""
     cpus = "  - {name: small, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"
