@@ -80,6 +80,11 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         "error[reserved-tag] aws.tags.'gpucluster:pool': 'gpucluster:pool' is reserved by gpucluster; choose another key",
     ),
     (
+        "two tags that IAM takes for one",
+        [of_aws("tags: {Team: x, team: y}")],
+        "error[repeated] aws.tags.team: 'team' and 'Team' are one key for IAM, which does not compare letters by case, and refuses a role with both: keep one of them",
+    ),
+    (
         "a tag with a tab",
         [of_aws('tags: {team: "a\\tb"}')],
         "error[bad-tag] aws.tags.team: 'a\\tb' is not the value of a tag: at most 256 of letters, digits, blanks and '_.:/=+-@'",

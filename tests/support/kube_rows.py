@@ -3,6 +3,7 @@
 Change = tuple[str, str]
 Row = tuple[str, list[Change], str]
 
+SERVICE_ROLE = "arn:aws:iam::123456789012:role/aws-service-role/eks.amazonaws.com/AWSServiceRoleForAmazonEKS"
 PRINCIPAL = "arn:aws:iam::123456789012:role/platform"
 _NO_STORAGE = ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", "")
 BOTH = [
@@ -284,6 +285,31 @@ CLUSTER_ROWS: list[Row] = [
         "a network without room for the addresses of pods",
         [("10.60.0.0/16", "10.60.0.0/24"), _NO_STORAGE],
         "5:19: error[network-too-small] aws.network.cidr: us-west-2a gets 10.60.0.0/27, with 0 free addresses, beside the control plane, beside the nodes of add-ons, and the pools need up to 170 there: a node of Kubernetes holds 16 for pods",
+    ),
+    (
+        "an admin of another partition",
+        [
+            (
+                "control_plane: eks",
+                "control_plane: eks\n  admins: ['arn:aws-cn:iam::123456789012:role/platform']",
+            )
+        ],
+        "9:12: error[bad-arn] kubernetes.admins[0]: 'arn:aws-cn:iam::123456789012:role/platform' is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with arn:aws:",
+    ),
+    (
+        "a member that is a role of a service",
+        [("{name: research", f"{{name: research, members: ['{SERVICE_ROLE}']")],
+        "11:34: error[bad-arn] kubernetes.teams[research].members[0]: 'arn:aws:iam::123456789012:role/aws-service-role/eks.amazo...' is a role of a service, and EKS makes no access entry for one: write a role that people or programs assume",
+    ),
+    (
+        "a tag by which Karpenter knows its nodes",
+        [("region: us-west-2\n", "region: us-west-2\n  tags: {karpenter.sh/nodepool: x}\n")],
+        "5:33: error[reserved-tag] aws.tags.'karpenter.sh/nodepool': 'karpenter.sh/nodepool' is reserved by Karpenter, which knows its nodes by it and ends those without a claim; choose another key",
+    ),
+    (
+        "a tag of a cluster, which Karpenter compares",
+        [("region: us-west-2\n", "region: us-west-2\n  tags: {kubernetes.io/cluster/kube: owned}\n")],
+        "5:38: error[reserved-tag] aws.tags.'kubernetes.io/cluster/kube': 'kubernetes.io/cluster/kube' is reserved by Karpenter, which knows its nodes by it and ends those without a claim; choose another key",
     ),
     (
         "a key of the site whose policy must know EC2 Auto Scaling",

@@ -19,6 +19,15 @@ from gpucluster.spec.rules.network import zones_of
 from gpucluster.text import quoted
 
 OWN_TAGS = 10  # of the cluster: its name, role, pool, slot, and those of a launch
+# The API server refuses an EC2NodeClass with one of them in `tags` (Karpenter's definition of the kind). Our tags are on every
+# resource, and Karpenter's role may end what carries its own.
+OF_CLUSTERS = "kubernetes.io/cluster"
+OF_KARPENTER = (
+    "eks:eks-cluster-name",
+    "karpenter.k8s.aws/ec2nodeclass",
+    "karpenter.sh/nodeclaim",
+    "karpenter.sh/nodepool",
+)
 MOST_TAGS = most_on_every_resource() - OWN_TAGS
 
 
@@ -41,10 +50,24 @@ def _similar(region: str, catalog: Catalog) -> str:
 
 
 def tags(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check the number of tags, keys that IAM takes for one, and the keys by which Karpenter knows its nodes."""
+    yield from _keys(spec)
     count = len(require(spec.aws).tags)
     if count > MOST_TAGS:
         message = f"{count} tags; AWS takes {MOST_TAGS + OWN_TAGS} on a resource, and {OWN_TAGS} are the cluster's own"
         yield error("aws", "tags", id="too-many-tags", message=message)
+
+
+def _keys(spec: ClusterSpec) -> Iterator[Finding]:
+    seen = dict[str, str]()
+    for key in require(spec.aws).tags:
+        first = seen.setdefault(key.lower(), key)
+        if first != key:
+            message = f"{quoted(key)} and {quoted(first)} are one key for IAM, which does not compare letters by case, and refuses a role with both: keep one of them"
+            yield error("aws", "tags", key, id="repeated", message=message)
+        if spec.kubernetes is not None and (key in OF_KARPENTER or key.startswith(OF_CLUSTERS)):
+            message = f"{quoted(key)} is reserved by Karpenter, which knows its nodes by it and ends those without a claim; choose another key"
+            yield error("aws", "tags", key, id="reserved-tag", message=message)
 
 
 def image(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

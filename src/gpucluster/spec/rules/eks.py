@@ -14,7 +14,7 @@ from gpucluster.spec.kubernetes import Runs, on_eks
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by, sources_of
-from gpucluster.spec.problem import Finding
+from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.access import WIDE
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
 from gpucluster.text import quoted
@@ -22,6 +22,8 @@ from gpucluster.text import quoted
 GROUPS, GROUP_NODES = 30, 450  # EKS user guide, "Service quotas"; both are adjustable
 PUBLIC_RANGES = 40  # EKS user guide, "Service quotas"; not adjustable
 GROUP_RULES = 60  # in a direction of a security group: Amazon VPC user guide, "Amazon VPC quotas"; adjustable
+PARTITION = "arn:aws:"
+SERVICE_ROLE = ":role/aws-service-role/"
 OF_EKS = ("admins", "api_from", "system")
 
 
@@ -66,11 +68,21 @@ def addons(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 
 
 def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check principals: each once in a list, and one that EKS takes in an access entry."""
     part = require(spec.kubernetes)
-    yield from repeated(part.admins, ("kubernetes", "admins"), "the principal")
+    named: list[tuple[Path, tuple[str, ...]]] = [(("kubernetes", "admins"), part.admins)]
     for index, team in enumerate(part.teams):
         members = or_none(lambda team=team: team.members) or ()
-        yield from repeated(members, ("kubernetes", "teams", index, "members"), "the principal")
+        named.append((("kubernetes", "teams", index, "members"), members))
+    for path, principals in named:
+        yield from repeated(principals, path, "the principal")
+        for index, one in enumerate(principals):
+            if not one.startswith(PARTITION):
+                message = f"{quoted(one)} is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with {PARTITION}"
+                yield error(*path, index, id="bad-arn", message=message)
+            elif SERVICE_ROLE in one:
+                message = f"{quoted(one)} is a role of a service, and EKS makes no access entry for one: write a role that people or programs assume"
+                yield error(*path, index, id="bad-arn", message=message)
 
 
 def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
