@@ -17,6 +17,10 @@ from gpucluster.plan.security_rules import CONTROL_PLANE
 # EKS keeps a control plane in exactly the zones of its creation (docs/facts/eks.md). Nodes need no subnet of their zone in it,
 # so a zone that is added later has none.
 SUBNETS = "vpcConfig.subnetIds"
+# EKS keeps the key of the secrets, and the provider ignores another one (internal/service/eks/cluster.go, `resourceClusterUpdate`):
+# then `pulumi up` would delete the key that the cluster uses. So it must replace the cluster, and fails before any deletion,
+# because the name is in use.
+SECRETS = "encryptionConfig"
 
 
 class Cluster(pulumi.ComponentResource):
@@ -78,7 +82,12 @@ class Cluster(pulumi.ComponentResource):
                 endpoint_public_access=bool(plane.public_from),
                 public_access_cidrs=list(plane.public_from) or None,  # None: the class leaves the key out
             ),
-            opts=ResourceOptions(parent=self, depends_on=[logs, *role.ready], ignore_changes=[SUBNETS]),
+            opts=ResourceOptions(
+                parent=self,
+                depends_on=[logs, *role.ready],
+                ignore_changes=[SUBNETS],
+                replace_on_changes=[SECRETS],
+            ),
         )
         self.name, self.arn = made.name, made.arn
         self.register_outputs({"cluster": self.arn})

@@ -41,6 +41,14 @@ def test_zone_that_is_added_later_is_no_update_of_the_control_plane(planned: Pla
     assert one(planned, "Cluster kube").ignore_changes == ("vpcConfig.subnetIds",)
 
 
+def test_another_key_of_the_secrets_is_no_silent_update(planned: Planned) -> None:
+    """Regression: the provider passes over another key, and `pulumi up` deleted the key that the cluster uses."""
+    assert one(planned, "Cluster kube").replace_on_changes == ("encryptionConfig",)
+    assert not one(planned, "Cluster kube").delete_before_replace, (
+        "the name is in use: it fails before any deletion"
+    )
+
+
 def test_zone_that_is_added_later_replaces_no_node_group() -> None:
     """The group of the system was deleted first: the cluster was without DNS, drivers and controllers for minutes."""
     alone, more = (

@@ -108,7 +108,8 @@ def _update_cluster(call: Call, changed: frozenset[str]) -> None:
             _active(call)
     if "vpcConfig" in changed:
         _update_vpc(call)
-    if "encryptionConfig" in changed:
+    # Upstream passes over another key in silence (internal/service/eks/cluster.go, `resourceClusterUpdate`).
+    if "encryptionConfig" in changed and not call.olds.get("encryptionConfig"):
         eks.associate_encryption_config(clusterName=call.id, **call.api("encryptionConfig"))
         _active(call)
     retag(call, (_read_cluster(call.cloud, call.id, {}) or {})["arn"])
