@@ -20,6 +20,13 @@ _ACCOUNTS = _between("kube", "      service_accounts:\n", "storage:")
 _LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}]"
 _SERVING = ("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n", "")
 _SPARE = _pool("kube", "serve")[0].replace("serve,", "spare,")
+_KEY = ("region: us-west-2,", "region: us-west-2, kms_key: alias/research,")
+_ANEW = (
+    "gpucluster k8s down kube",
+    "gpucluster down kube",
+    "pulumi up --stack kube",
+    "gpucluster k8s up kube",
+)
 
 EDITS = (
     Audited(
@@ -45,6 +52,70 @@ EDITS = (
         never=("back up",),
         steps=("gpucluster k8s down kube", "gpucluster down kube", "gpucluster k8s up kube"),
         no_steps=("pulumi up", "# back up"),
+    ),
+    Audited(
+        id="kms-added-to-eks",
+        stack="kube",
+        base=((f"{_LUSTRE}\n", ""),),
+        changes=(_KEY,),
+        worst="replace",
+        says={
+            "running": "end: `gpucluster k8s down kube` deletes gangs, services",
+            "data": "file systems stay; Secrets and all other objects are lost with the control plane",
+        },
+        steps=_ANEW,
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="kms-added-to-eks-with-data",
+        stack="kube",
+        changes=(_KEY,),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /data",
+            "data": "on /data is lost: an empty one replaces it; other data stays where it is; Secrets and all other objects are lost",
+        },
+        steps=("# back up", *_ANEW[:2], "pulumi state unprotect", *_ANEW[2:]),
+    ),
+    Audited(
+        id="another-range-of-eks",
+        stack="kube",
+        base=((f"{_LUSTRE}\n", ""),),
+        changes=(("10.60.0.0/16", "10.61.0.0/16"),),
+        worst="replace",
+        says={"running": "end: `gpucluster k8s down kube`", "sessions": "`kubectl` loses its API server"},
+        steps=_ANEW,
+    ),
+    Audited(
+        id="another-range-of-slurm-and-eks",
+        stack="hybrid",
+        changes=(("10.60.0.0/16", "10.61.0.0/16"),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /data, hybrid, hybrid-lustre and hybrid-us-west-2a",
+            "data": "of pods: Secrets and all other objects are lost with the control plane",
+        },
+        never=("file systems stay",),
+        steps=(
+            "# back up",
+            "gpucluster k8s down hybrid",
+            "pulumi up --stack hybrid    # with the old spec without kubernetes",
+            "pulumi up --stack hybrid",
+            "gpucluster k8s up hybrid",
+        ),
+    ),
+    Audited(
+        id="another-region-of-eks-with-data",
+        stack="kube",
+        changes=(
+            ("region: us-west-2", "region: us-east-2"),
+            ("zones: [us-west-2a]", "zones: [us-east-2a]"),
+            ("zone: us-west-2a", "zone: us-east-2a"),
+        ),
+        worst="data-loss",
+        says={"refused": "is protected: /data", "data": "on /data is lost: an empty one replaces it"},
+        never=("file systems stay",),
+        steps=("# back up", "gpucluster k8s down kube", "pulumi state unprotect", "pulumi up --stack kube"),
     ),
     Audited(
         id="kubernetes-older",

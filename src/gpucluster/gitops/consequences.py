@@ -86,7 +86,7 @@ def _login(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
 
 def _stores(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     """Check data that the cluster created: what AWS fixes at creation needs a new and empty volume or file system."""
-    if not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws)):
+    if old.aws is None or new.aws is None:
         return
     after = rebuilt.stores(new)
     for name, store in rebuilt.stores(old).items():

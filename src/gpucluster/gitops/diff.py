@@ -115,17 +115,18 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     without_slurm = old.plan.slurm is None and new.plan.slurm is None
-    both = all(_of_both(one.plan) for one in (old, new))
+    eks = (
+        all(_on_eks(one.plan) for one in (old, new)) and plane is not pods.Plane.REPLACED
+    )  # in another Region the old one does not bind the new one
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
         is_of_pods = without_slurm or (pool is not None and pool[1] in of_pods)
-        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts, both=both), plane)
+        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts, eks=eks), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 
 
-def _of_both(plan: ClusterPlan) -> bool:
-    """Whether Slurm and EKS are in one VPC."""
-    return plan.slurm is not None and plan.aws is not None and eks_of(plan) is not None
+def _on_eks(plan: ClusterPlan) -> bool:
+    return plan.aws is not None and eks_of(plan) is not None
 
 
 def _settled(spec: ClusterSpec) -> ClusterSpec:

@@ -28,12 +28,13 @@ class Swapped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodStorage:
-    """All that happens. Beside Slurm only `swapped` is set."""
+    """All that happens. Beside Slurm only `swapped` and `told` are set."""
 
     lost: tuple[Loss, ...] = ()
     refused: tuple[str, ...] = ()  # protected parts
     stalls: tuple[str, ...] = ()  # file systems whose I/O stalls while they change
     swapped: tuple[Swapped, ...] = ()
+    told: bool = False  # a file system is lost, and Slurm's sentences say it
 
     @property
     def deleted(self) -> tuple[str, ...]:
@@ -52,7 +53,7 @@ def pod_storage(old: ClusterPlan, new: ClusterPlan, resources: Iterable[Resource
     lost = tuple(storage_events.lost(old, new, given))
     swapped = tuple(_swapped(old, new, {one.path for one in lost if one.replaced}))
     if old.slurm is not None:
-        return PodStorage(swapped=swapped)
+        return PodStorage(swapped=swapped, told=bool(lost))
     return PodStorage(
         lost=lost,
         refused=(*(one.path for one in lost), *protected(old, new, given)),

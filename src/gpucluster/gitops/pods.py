@@ -20,7 +20,7 @@ from gpucluster.gitops.quotas import QuotaChange
 from gpucluster.gitops.refine import release
 from gpucluster.gitops.steps import BACKUP, CLUSTER, unprotect
 from gpucluster.plan import names
-from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool, eks_of
+from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, OwnNetwork, Pool, eks_of
 from gpucluster.plan.model.kubernetes import ExistingControlPlane
 from gpucluster.spec import UpdateClass
 from gpucluster.text import listed
@@ -45,16 +45,18 @@ class Plane(Enum):
     LEFT = 1  # one of the site leaves the spec: it goes on
     DELETED = 2
     REPLACED = 3
-    OLDER = 4  # EKS refuses an older version (docs/facts/eks.md), so the stack must be without one in between
+    # EKS takes no older version, no other VPC and no other key of its secrets (docs/facts/eks.md), so the stack must be without a
+    # control plane in between.
+    FIXED = 4
 
 
 _USUAL = BY_CLASS_OF_PODS[UpdateClass.NONE]
-_ANEW = {Plane.REPLACED, Plane.OLDER}
+_ANEW = {Plane.REPLACED, Plane.FIXED}
 _LEAVES = {
     Plane.LEFT: "the cluster of the site goes on; `gpucluster k8s down NAME` deletes what the spec made in it",
     Plane.DELETED: _EKS_GOES,
     Plane.REPLACED: _EKS_GOES,
-    Plane.OLDER: _EKS_GOES,
+    Plane.FIXED: _EKS_GOES,
 }
 
 
@@ -104,7 +106,11 @@ def pod_events(
     told = {*(f"pools[{name}]" for name in pools), *(f"kubernetes.teams[{name}]" for name in teams)}
     given = tuple(resources)
     what = plane(old.plan, new.plan, given)
-    storage = pod_storage.pod_storage(old.plan, new.plan, given) if what is Plane.STAYS else PodStorage()
+    storage = PodStorage()
+    if what in {Plane.STAYS, *_ANEW}:
+        storage = pod_storage.pod_storage(old.plan, new.plan, given)
+    if what in _ANEW:  # a new control plane has no volumes yet
+        storage = replace(storage, swapped=())
     if storage.lost:
         told |= {one.path for one in found if one.path.startswith("storage[")}
     return PodEvents(
@@ -136,10 +142,18 @@ def plane(old: ClusterPlan, new: ClusterPlan, resources: Iterable[ResourceChange
         return Plane.STAYS
     if new.aws is None or new.kubernetes is None or eks_of(old) is None or eks_of(new) is None:
         return _without_eks(old, new)
-    if release(new.kubernetes.version) < release(old.kubernetes.version):
-        return Plane.OLDER
+    if old.aws.region != new.aws.region:
+        return Plane.REPLACED
+    older = release(new.kubernetes.version) < release(old.kubernetes.version)
+    if older or old.aws.kms_key != new.aws.kms_key or _network(old) != _network(new):
+        return Plane.FIXED
     gone = any(one.type == _CLUSTER and one.kind in {Kind.REMOVED, Kind.REPLACED} for one in resources)
-    return Plane.REPLACED if gone or old.aws.region != new.aws.region else Plane.STAYS
+    return Plane.REPLACED if gone else Plane.STAYS
+
+
+def _network(plan: AwsPlan) -> str:
+    network = plan.aws.network
+    return network.cidr if isinstance(network, OwnNetwork) else network.vpc
 
 
 def reworded(change: SpecChange, what: Plane) -> SpecChange:
@@ -158,7 +172,7 @@ def reworded(change: SpecChange, what: Plane) -> SpecChange:
 def alone(found: PodEvents) -> Effects:
     """Return the effects on a cluster without Slurm, with the commands around the apply in `steps`."""
     if found.plane is not Plane.STAYS:
-        return _of_plane(found.plane)
+        return _of_plane(found)
     refused = sentences.is_protected(found.storage.refused) if found.storage.refused else ""
     base = _with_workloads(BY_CLASS_OF_PODS[found.cluster], tuple(_of_workloads(found)))
     return replace(
@@ -221,7 +235,7 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
     yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
     if found.storage.lost:
         yield BACKUP
-    if found.storage.refused:
+    if found.storage.refused and found.plane is Plane.STAYS:
         yield unprotect(found.storage.refused)
     if found.plane not in {Plane.STAYS, Plane.LEFT}:
         yield _CLAIMS
@@ -229,10 +243,12 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
         yield _DOWN
     elif found.karpenter_leaves:
         yield _NODEPOOLS
-    if found.plane is Plane.OLDER and new.slurm is not None:
-        yield f"{PULUMI}    # with a spec without kubernetes: only a new EKS cluster has an older version"
-    elif found.plane is Plane.OLDER or (old.name == new.name and _deploys(old) and not _deploys(new)):
+    if found.plane is Plane.FIXED and new.slurm is not None:
+        yield f"{PULUMI}    # with the old spec without kubernetes: only a new EKS cluster can have the change"
+    elif found.plane is Plane.FIXED or (old.name == new.name and _deploys(old) and not _deploys(new)):
         yield f"gpucluster down {CLUSTER}    # deletes what `pulumi up` made; file systems stay"
+    if found.storage.refused and found.plane is not Plane.STAYS:  # `down` keeps what is protected
+        yield unprotect(found.storage.refused)
 
 
 def _deploy(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:
@@ -260,19 +276,24 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
         yield f"{apply} --prune    # deletes what left the spec, also its pods, when they may end"
 
 
-def _of_plane(what: Plane) -> Effects:
+def _of_plane(found: PodEvents) -> Effects:
     again = (
         f"; `gpucluster k8s up {CLUSTER}` creates those of workloads/{CLUSTER}.yaml again"
-        if what in _ANEW
+        if found.plane in _ANEW
         else ""
     )
+    left = found.plane is Plane.LEFT
+    stays = () if found.storage.told else ("file systems stay",)
+    files = tuple(pod_storage.data(found.storage)) or stays
+    objects = "Secrets and all other objects are lost with the control plane"
     return Effects(
         running=f"end: `gpucluster k8s down {CLUSTER}` deletes gangs, services and the machines of Karpenter{again}",
         queued=f"are deleted with their queues{again}",
-        sessions="in pods end" if what is Plane.LEFT else "in pods end; `kubectl` loses its API server",
+        sessions="in pods end" if left else "in pods end; `kubectl` loses its API server",
         data="claims, their volumes and their namespaces stay in the cluster of the site"
-        if what is Plane.LEFT
-        else "file systems stay; Secrets and all other objects are lost with the control plane",
+        if left
+        else "; ".join((*files, objects)),
+        refused=sentences.is_protected(found.storage.refused) if found.storage.refused else "",
     )
 
 

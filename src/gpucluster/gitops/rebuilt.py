@@ -88,10 +88,11 @@ def retained(plan: AwsPlan) -> Mapping[str, str]:
     zones = frozenset(one.source.zone for one in plan.storage if isinstance(one.source, FsxLustre))
     if not zones:
         return {}
-    found = {f"{plan.name}-{security_rules.LUSTRE}": _vpc(plan)}
+    region, vpc = plan.aws.region, f"{plan.aws.region} {_vpc(plan)}"
+    found = {f"{plan.name}-{security_rules.LUSTRE}": vpc}
     if isinstance(plan.aws.network, OwnNetwork):
-        found[plan.name] = _vpc(plan)
-        found |= {f"{plan.name}-{zone}": _subnet(plan, zone, public=False) for zone in zones}
+        found[plan.name] = vpc
+        found |= {f"{plan.name}-{zone}": f"{region} {_subnet(plan, zone, public=False)}" for zone in zones}
     return found
 
 
@@ -99,8 +100,9 @@ def standing(plan: AwsPlan) -> Mapping[str, str]:
     """Return all that `retained` could name and that the plan has, also without a Lustre in it."""
     found = dict(retained(plan))
     if isinstance(plan.aws.network, OwnNetwork):
-        found[plan.name] = _vpc(plan)
-        found |= {f"{plan.name}-{one.zone}": one.cidr for one in plan.aws.network.subnets}
+        region = plan.aws.region
+        found[plan.name] = f"{region} {_vpc(plan)}"
+        found |= {f"{plan.name}-{one.zone}": f"{region} {one.cidr}" for one in plan.aws.network.subnets}
     return found
 
 

@@ -26,15 +26,15 @@ class _Row:
     why: str
 
 
-def refined(found: Found, *, pods: bool = False, hosts: bool = False, both: bool = False) -> SpecChange:
+def refined(found: Found, *, pods: bool = False, hosts: bool = False, eks: bool = False) -> SpecChange:
     """Return the change with its class, and the reason if it differs from the field's own class.
 
     `pods`: the change is of a pool that Kubernetes runs, or no revision has Slurm: there is neither a head nor a bundle. `hosts`: both revisions have existing hosts.
-    `both`: both revisions have Slurm and EKS in one VPC.
+    `eks`: both revisions have a control plane of EKS.
     """
     rows = (
         *(_ROWS_OF_PODS if pods else ()),
-        *(_ROWS_OF_BOTH if both else ()),
+        *(_ROWS_OF_EKS if eks else ()),
         *(_ROWS_OF_HOSTS if hosts else ()),
         *_ROWS,
     )
@@ -116,6 +116,10 @@ def _only_more(found: Found) -> bool:
     return found.kind is Kind.CHANGED and _kept(found.old, found.new) == found.old
 
 
+def _any(_found: Found) -> bool:
+    return True
+
+
 def _leaves(found: Found) -> bool:
     """Return whether a zone leaves, and the network stays in its region."""
     if found.kind is not Kind.CHANGED or set(found.old) <= set(found.new):
@@ -167,6 +171,7 @@ SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and em
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 _PARTS = "an elastic pool with EFA gets a part in each added zone, and its zones share its max; no NodePool gets another name"
 _NODES_OF_EKS = "control plane and nodes of the add-ons of EKS stay in their zones"
+_ANEW = "only a new control plane can have it"
 _SLOTS = "another zone gets its own subnet and slots; no node address or name changes"
 
 _ROWS_OF_PODS = (
@@ -191,9 +196,15 @@ _ROWS_OF_PODS = (
             ("pools[].capacity[].zones", _removed, _PARTS),
         )
     ),
-    _Row("aws.network.zones", _leaves, UpdateClass.STOP_FLEET, _NODES_OF_EKS),
 )
-_ROWS_OF_BOTH = (
+_ROWS_OF_EKS = (
+    *(
+        _Row(f"aws.{key}", _any, UpdateClass.REPLACE, f"EKS keeps {what}, so `pulumi up` fails: {_ANEW}")
+        for key, what in (
+            ("network.cidr", "a control plane in its VPC"),
+            ("kms_key", "the key of the secrets of a control plane"),
+        )
+    ),
     _Row("aws.network.zones", _only_more, UpdateClass.LIVE, f"{_SLOTS}; {_PARTS}; {_NODES_OF_EKS}"),
     _Row("aws.network.zones", _leaves, UpdateClass.STOP_FLEET, _NODES_OF_EKS),
 )
@@ -330,7 +341,7 @@ _ROWS = (
         "kubernetes.version",
         _older,
         UpdateClass.REPLACE,
-        "EKS takes no older version, so `pulumi up` fails: only a new control plane can have it",
+        f"EKS takes no older version, so `pulumi up` fails: {_ANEW}",
     ),
     _Row(
         "kubernetes.version",
