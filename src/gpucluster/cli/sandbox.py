@@ -151,6 +151,7 @@ def capacity(
 ) -> None:
     """Set the free capacity of the sandbox's cloud, to test how the cluster handles a refusal."""
     with reporting(output):
+        from gpucluster.plan.model import eks_of
         from gpucluster.sandbox import host_checks, state_dir
         from gpucluster.sandbox.status import control
 
@@ -164,8 +165,11 @@ def capacity(
                 f"{name} is a sandbox of hosts: it has no AWS, so it has no capacity setting",
                 next_step="`gpucluster sandbox status` lists the sandboxes",
             )
-        pools = (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
-        sources = [source for pool in pools for source in pool.sources]
+        pools, plane = (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ())), eks_of(plan)
+        sources = [
+            *(source for pool in pools for source in pool.sources),
+            *(plane.groups if plane else ()),  # with the nodes of the add-ons, which no pool has
+        ]
         _one_of("--machine", machine, {one for source in sources for one in source.machines})
         _one_of("--zone", zone, {subnet.zone for subnet in plan.aws.network.subnets})
         _one_of("--market", market, {source.market.value for source in sources})
@@ -485,7 +489,7 @@ def _answer_up(done: "RunningSandbox") -> None:
 
 
 def _one_of(option: str, value: str, known: Set[str]) -> None:
-    """Refuse a machine type that no pool uses: the setting would have no effect."""
+    """Refuse a machine type that the cluster never launches: the setting would have no effect."""
     if value != "*" and value not in known:
         raise typer.BadParameter(
             f"{value!r}: this cluster has {', '.join(sorted(known))}; `*` means every one", param_hint=option
