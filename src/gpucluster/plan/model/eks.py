@@ -70,4 +70,5 @@ class EksControlPlane:
     entries: tuple[AccessEntry, ...] = ()  # sorted by principal
     groups: tuple[NodeGroup, ...] = ()  # the nodes of the add-ons first, then in the order of the pools
     addons: tuple[Addon, ...] = ()
-    spare: Subnet | None = None  # in a second zone, for the control plane: EKS needs two zones. No pool is in it
+    # In a second zone, for the control plane: EKS needs two zones. No pool is in it.
+    spare: Subnet | None = None

@@ -71,7 +71,7 @@ def test_reads_are_those_of_the_pinned_version() -> None:
         "LaunchTemplates", "SecurityGroups", "SpotPriceHistory", "Subnets",
     )  # fmt: skip
     assert kubernetes_charts()["karpenter"].version == "1.14.1"
-    assert READS == tuple(f"ec2:Describe{one}" for one in calls)
+    assert tuple(f"ec2:Describe{one}" for one in calls) == READS
     assert "placementGroup" not in (TEMPLATES / "nodeclass.yaml.j2").read_text()
     assert "enableZonalShift" not in (TEMPLATES / "values-karpenter.yaml.j2").read_text()
 
