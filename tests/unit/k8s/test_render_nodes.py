@@ -52,6 +52,18 @@ def test_nodes_of_karpenter_have_the_tags_of_the_site() -> None:
     assert tags == {"Team": "Research", "cost": "", **ours}
 
 
+def test_max_of_nodes_without_gpus_holds_while_many_pods_wait() -> None:
+    """Karpenter counts a limit of nodes only between its rounds, so it started a node for each of the pods that waited together."""
+    cpus = (
+        "  - {name: small, nodes: {min: 0, max: 6}, capacity: [{from: spot, machines: [m7i.2xlarge, m6i.2xlarge], max: 4},"
+        " {from: on-demand, machines: [m7i.4xlarge]}]}\n"
+    )
+    quota = ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}")
+    found = objects(files(("pools:\n", f"pools:\n{cpus}"), quota))
+    limits = [found[f"NodePool/kube-small-{n}"]["spec"]["limits"] for n in (0, 1)]
+    assert limits == [{"cpu": "32", "nodes": "4"}, {"cpu": "32", "nodes": "2"}]
+
+
 def test_lint_knows_the_taint_of_elastic_nodes_without_gpus() -> None:
     """The toleration of the flavor was one that no pool has."""
     cpus = "  - {name: small, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"

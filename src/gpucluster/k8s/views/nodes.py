@@ -161,13 +161,15 @@ def _requirements(pool: NodePool, launch: Launch) -> dict[str, Iterable[str]]:
 
 
 def _limits(pool: NodePool, launch: Launch) -> dict[str, str]:
-    """Return the limit by the resources of quotas, which all machines of the pool have in the same number.
+    """Return the limits by nodes, by the CPUs of the largest machine, and by GPUs or slices.
 
-    CPUs differ between machines, so a pool without GPUs has a limit of nodes (kubernetes-sigs/karpenter, pull request 2526).
+    Karpenter counts nodes only of earlier rounds: in one round it starts as many as its pods need, because `nodes` is no resource of a
+    machine type (v1.14.1, pkg/controllers/provisioning/scheduling/scheduler.go, subtractMax). It counts GPUs, slices and CPUs in a round, too.
+    Nodes that still have the slices of an earlier spec count by nodes and CPUs alone.
     """
-    if pool.shared_by == (CPU,):
-        return {"nodes": str(launch.nodes)}
-    return {r: str(pool.allocatable[r] * launch.nodes) for r in pool.shared_by}
+    largest = max(pool.vcpus_of[machine] for machine in launch.machines)
+    per_node = {**{r: pool.allocatable[r] for r in pool.shared_by if r != CPU}, CPU: largest, "nodes": 1}
+    return {r: str(amount * launch.nodes) for r, amount in sorted(per_node.items())}
 
 
 def _name(site: Site, pool: NodePool, launch: Launch) -> str:

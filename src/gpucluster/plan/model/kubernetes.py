@@ -46,7 +46,7 @@ class NodePool:
     zone: str  # of the always-on nodes: one, so that a gang on them is in one zone
     zones: tuple[str, ...]  # of all sources, in the order of the network
     arch: str  # amd64 | arm64
-    vcpus: int  # of the smallest machine
+    vcpus_of: dict[str, int]  # machine -> its vCPUs
     gpu_model: str | None
     gpu_count: int  # physical GPUs of a node, sliced or not
     mig: dict[str, int]  # profile -> slices of each GPU; empty: GPUs are whole
@@ -61,6 +61,11 @@ class NodePool:
     levels: tuple[
         TopologyLevel, ...
     ]  # widest first, the host last; only for always-on pools, because Kueue counts existing nodes
+
+    @property
+    def vcpus(self) -> int:
+        """The vCPUs of the smallest machine."""
+        return min(self.vcpus_of.values())
 
     @property
     def elastic(self) -> int:

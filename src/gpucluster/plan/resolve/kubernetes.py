@@ -163,7 +163,7 @@ def _pool(
         zone=sources[0].zones[0],
         zones=tuple(zone for zone in site.network.places if zone in used),
         arch=names.KUBERNETES_ARCH[machines[0].arch],
-        vcpus=min(machine.vcpus for machine in machines),
+        vcpus_of={machine.name: machine.vcpus for machine in machines},
         gpu_model=None if machines[0].gpu is None else machines[0].gpu.model,
         gpu_count=gpus,
         mig=mig,

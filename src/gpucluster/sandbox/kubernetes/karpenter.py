@@ -337,8 +337,7 @@ def _within(pool: Object, claims: Sequence[Object], more: Amounts) -> bool:
     name = pool["metadata"]["name"]
     mine = [one for one in claims if one["metadata"]["labels"].get(POOL_LABEL) == name]
     used = [pod_fit.amounts(section(section(one, "status"), "capacity")) for one in mine]
-    limits = pod_fit.amounts(section(pool["spec"], "limits"))
-    return all(sum(one.get(k, 0) for one in used) + more.get(k, 0) <= most for k, most in limits.items())
+    return pod_fit.within(pod_fit.amounts(section(pool["spec"], "limits")), [*used, more])
 
 
 def _seconds(text: object) -> float | None:

@@ -1,6 +1,6 @@
 """Whether a pod fits a node: requests, node selector, required affinity, taints. The part of the scheduler that Karpenter repeats. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpucluster.k8s_apply.objects import condition, rows, section
@@ -65,6 +65,12 @@ def shown(offer: Mapping[str, int]) -> dict[str, str]:
 def minus(left: Amounts, gone: Amounts) -> Amounts:
     """What is left of a node."""
     return {name: amount - gone.get(name, 0) for name, amount in left.items()}
+
+
+def within(limits: Amounts, nodes: Sequence[Amounts]) -> bool:
+    """Say whether nodes together keep the limits of a NodePool. Each of them is one of `nodes`."""
+    counted = [{**one, "nodes": 1000} for one in nodes]
+    return all(sum(one.get(name, 0) for one in counted) <= most for name, most in limits.items())
 
 
 def fits(pod: Object, labels: Mapping[str, str], taints: Iterable[Object], left: Amounts) -> bool:

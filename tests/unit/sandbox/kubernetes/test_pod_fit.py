@@ -97,3 +97,10 @@ def test_only_a_pod_that_the_scheduler_could_not_place_waits(
 def test_node_is_empty_beside_daemons_and_what_has_ended(owner: str, phase: str, holds: bool) -> None:
     one = {**pod(), "metadata": {"ownerReferences": [{"kind": owner}]}, "status": {"phase": phase}}
     assert pod_fit.holds_a_node(one) is holds
+
+
+@pytest.mark.parametrize(("limits", "holds"), [({"nodes": "2"}, True), ({"nodes": "1"}, False), ({"nodes": "2", GPU: "15"}, False)])  # fmt: skip
+def test_each_machine_is_one_of_the_nodes_of_a_limit(limits: dict[str, str], holds: bool) -> None:
+    """The stand-in of Karpenter knew no limit of nodes, so a pool without GPUs had none in a rehearsal."""
+    node = pod_fit.amounts(NODE)
+    assert pod_fit.within(pod_fit.amounts(limits), [node, node]) is holds
