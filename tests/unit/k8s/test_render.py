@@ -346,7 +346,7 @@ def test_karpenter_has_only_elastic_pools() -> None:
     found = _objects()
     assert [key for key in found if key.startswith("NodePool/")] == ["NodePool/kube-serve-0"]
     spec = found["NodePool/kube-serve-0"]["spec"]
-    assert spec["limits"] == {"nvidia.com/mig-1g.10gb": str(5 * 56)}
+    assert spec["limits"] == {"cpu": str(5 * 96), "nodes": "5", "nvidia.com/mig-1g.10gb": str(5 * 56)}
     assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
     assert spec["disruption"]["consolidateAfter"] == "1800s"
     assert {"nodes": "0", "reasons": ["Drifted"]} in spec["disruption"]["budgets"]
@@ -573,6 +573,17 @@ def test_surge_of_a_rollout_follows_the_spare_quota(most: str, surge: tuple[int,
     running = (("max: 8", f"max: {most}"),)
     update = _objects(*never, running=running)["Deployment/serving/chat"]["spec"]["strategy"]["rollingUpdate"]
     assert (update["maxSurge"], update["maxUnavailable"]) == surge
+
+
+@pytest.mark.parametrize(("most", "surge"), [(19, (1, 0)), (20, (0, 1))])
+def test_surge_counts_the_other_services_of_the_team(most: int, surge: tuple[int, int]) -> None:
+    """Each of two services had room for one more replica, and both together had none: a rollout waited for ever."""
+    never = (("may_borrow: true", "may_borrow: false"),)
+    other = f"  - {{name: other, team: serving, image: 'x:1', resources: {{nvidia.com/mig-1g.10gb: 1}}, replicas: {{min: {most}, max: {most}}}}}\n"
+    found = _objects(*never, running=(("train:\n", f"{other}train:\n"),))
+    for name in ("chat", "other"):
+        update = found[f"Deployment/serving/{name}"]["spec"]["strategy"]["rollingUpdate"]
+        assert (update["maxSurge"], update["maxUnavailable"]) == surge
 
 
 def test_pod_of_a_gang_has_a_whole_node_with_its_fabric() -> None:

@@ -755,6 +755,7 @@ ELSEWHERE = [
         "name-not-file",
         "no-kubernetes",
         "not-acceptable",
+        "services-above-quota",
         "too-many",
         "too-little-memory",
         "too-many-pools",

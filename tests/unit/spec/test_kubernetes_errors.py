@@ -185,7 +185,13 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         [("mig-1g.10gb: 1}", "mig-1g.10gb: 1, memory: 100Gi}")],
         "error[above-quota] serve[chat].resources.memory: 8 replicas take 800Gi of memory, the team has 536740Mi",
     ),
-]
+    (
+        "services that are within the quota alone, and not together",
+        [(", may_borrow: true", "")],
+        [("serve:\n", "serve:\n  - {name: other, team: serving, image: 'x:1', resources: {nvidia.com/mig-1g.10gb: 1}, replicas: {min: 27, max: 27}}\n")],
+        "warning[services-above-quota] serve[chat].replicas: the services of 'serving' take at least 29 of nvidia.com/mig-1g.10gb together, the team has 28: some replicas wait for ever; lower 'replicas' or 'resources' of one, or raise the quota",
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -198,6 +204,13 @@ def test_workloads_are_checked_against_their_cluster(
     report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", spec, catalog.load())
     (said,) = [str(problem).splitlines()[0] for problem in report.problems]
     assert said.partition(" ")[2] == expected
+
+
+def test_services_that_fill_the_quota_together_are_accepted() -> None:
+    other = "serve:\n  - {name: other, team: serving, image: 'x:1', resources: {nvidia.com/mig-1g.10gb: 1}, replicas: {min: 26, max: 26}}\n"
+    text = changed(WORKLOADS, ("serve:\n", other))
+    spec = a_kube_spec((", may_borrow: true", ""))
+    assert inspect_workloads_text(text, "w.yaml", spec, catalog.load()).problems == ()
 
 
 def test_cpus_beside_accelerators_are_in_no_quota_of_cpus() -> None:

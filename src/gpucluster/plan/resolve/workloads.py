@@ -1,6 +1,7 @@
 """Resolve workloads against the plan: each pod's part of its node, and the possible pools of a gang. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from gpucluster.plan import kubernetes as kube
@@ -19,8 +20,11 @@ from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 
 def workloads(spec: WorkloadsSpec, kubernetes: Kubernetes) -> Workloads:
     """All workloads of the file. A file that `inspect_workloads` accepted always resolves."""
+    services = tuple(_service(one, kubernetes) for one in spec.serve)
     return Workloads(
-        services=tuple(_service(one, kubernetes) for one in spec.serve),
+        services=tuple(
+            replace(one, surge=one.surge and _has_room(one, services, kubernetes)) for one in services
+        ),
         gangs=tuple(_gang(one, kubernetes) for one in spec.train),
         nccl_tests=() if spec.nccl_test is None else nccl.tests(spec.nccl_test, kubernetes),
     )
@@ -64,6 +68,18 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         replicas_min=requested.replicas.min,
         replicas_max=requested.replicas.max,
         queue_depth=None if requested.scale_on is None else requested.scale_on.queue_depth,
+    )
+
+
+def _has_room(one: Service, services: Sequence[Service], kubernetes: Kubernetes) -> bool:
+    """Whether the team's share has room for one more replica while all services that may be in these pools have their most."""
+    places = [place for place in places_of(kubernetes, one.team) if place.pool in one.pools]
+    beside = [other for other in services if other.team == one.team and set(other.pools) & set(one.pools)]
+    return all(
+        amount * one.nodes
+        + sum(other.resources.get(r, 0) * other.nodes * other.replicas_max for other in beside)
+        <= sum(place.reach.get(r, 0) for place in places)
+        for r, amount in one.resources.items()
     )
 
 

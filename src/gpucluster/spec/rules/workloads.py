@@ -23,7 +23,7 @@ from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules import secrets, workload_fabric, workload_memory, workload_names
-from gpucluster.spec.rules.findings import collect, error, or_none, parsed
+from gpucluster.spec.rules.findings import collect, error, or_none, parsed, warning
 from gpucluster.spec.rules.kubernetes import gives_of, offered
 from gpucluster.spec.rules.places import amounts, has_room, limit_of, places_of, pools_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
@@ -170,6 +170,19 @@ def _groups_fit(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> I
         yield error(*path, id="above-quota", message=message)
 
 
+def _serve_together(on: _On, index: int) -> Iterator[Finding]:
+    """Check that the least replicas of this service and of those before it are within the team's quota together."""
+    one, cluster = on.spec.serve[index], require(on.cluster)
+    mine = [other for other in on.spec.serve[: index + 1] if other.team == one.team]
+    for resource in one.resources:
+        each = [amounts(o.resources).get(resource, 0) * o.nodes * o.replicas.min for o in mine]
+        limit = limit_of(one.team, cluster, on.catalog, resource)
+        if max(sum(each[:-1]), each[-1]) <= limit < sum(each):
+            all_, has = quantity(resource, sum(each)), quantity(resource, limit)
+            message = f"the services of '{one.team}' take at least {all_} of {resource} together, the team has {has}: some replicas wait for ever; lower 'replicas' or 'resources' of one, or raise the quota"
+            yield warning("serve", index, "replicas", id="services-above-quota", message=message)
+
+
 def _serve_nodes(on: _On, index: int) -> Iterator[Finding]:
     """Check what only replicas of several nodes have: a program for the other pods, and GPUs."""
     one = on.spec.serve[index]
@@ -308,6 +321,7 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
         _serve_team,
         _serve_nodes,
         _serve_fits,
+        _serve_together,
         *_of_both("serve"),
     ),
     "train": (
