@@ -263,6 +263,7 @@ def test_volume_that_hangs_is_told(site: Site) -> None:
 
 def test_pods_of_a_killed_run_end_by_themselves(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_manifests, "DEADLINE_S", 5)
+    monkeypatch.setattr(pod_manifests, "OF_A_POOL_S", 0)
     monkeypatch.setattr(ValidationPods, "close", lambda _: None)
     site.results()
     eventually("the kubelet has ended them", lambda: site.phases() == {"Failed"})

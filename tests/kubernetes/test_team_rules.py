@@ -20,7 +20,7 @@ NAME, TEAM = "rules", "rules-serving"
 CHANGES = (*renamed(NAME), (", may_borrow: true", ""))
 RUNNING = (*renamed_workloads(NAME), ("{min: 2, max: 8}", "{min: 2, max: 4}"))
 LEFT_OUT = ("Deployment", "EC2NodeClass", "HorizontalPodAutoscaler", "JobSet", "NodePool")
-RUN = PodRun(cluster=NAME, word="0a1b2c3d", image="registry.example.org/agnhost:1")
+RUN = PodRun(cluster=NAME, word="0a1b2c3d", image="registry.example.org/agnhost:1", pools=1)
 
 
 class Ruled:

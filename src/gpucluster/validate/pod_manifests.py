@@ -18,7 +18,8 @@ from gpucluster.validate.expectation import Expectation
 PORT = 8080
 PROGRAM = "/agnhost"
 NAME = "gpucluster-validate"
-DEADLINE_S = 1200  # the kubelet ends the pods of a run that was killed
+DEADLINE_S = 1200  # at least; the kubelet ends the pods of a run that was killed
+OF_A_POOL_S = 120  # what a pool whose pods or volumes do not answer takes of a run
 _USER = 65534  # nobody
 _UNPRIVILEGED = {
     "runAsNonRoot": True,
@@ -46,6 +47,12 @@ class PodRun:
     cluster: str
     word: str  # random
     image: str
+    pools: int
+
+    @property
+    def deadline_s(self) -> int:
+        """How long its pods run at most: longer than a run in which no pool answers."""
+        return DEADLINE_S + OF_A_POOL_S * self.pools
 
     @property
     def namespace(self) -> str:
@@ -171,7 +178,7 @@ def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
         },
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": DEADLINE_S,
+            "activeDeadlineSeconds": run.deadline_s,
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

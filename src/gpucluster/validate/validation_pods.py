@@ -9,6 +9,7 @@ from typing import Any
 from gpucluster.checks.kubernetes.pods import Awaited, End, Role
 from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently
 from gpucluster.k8s_apply.faults import (
@@ -44,7 +45,7 @@ class ValidationPods:
 
     def __init__(self, access: Access, cluster: str, image: str, sets: Sequence[PodSet]) -> None:
         self._access, self._sets = access, {one.pool: one for one in sets}
-        self._run = PodRun(cluster=cluster, word=secrets.token_hex(4), image=image)
+        self._run = PodRun(cluster=cluster, word=secrets.token_hex(4), image=image, pools=len(sets))
         self._made: list[Manifest] = []  # what may exist: also what was asked for without an answer
         self._pods: dict[tuple[str, Role], Manifest] = {}
         self._waits: dict[tuple[str, Role], str] = {}
@@ -111,6 +112,7 @@ class ValidationPods:
             raise
 
     def _start(self) -> None:
+        record.require_same(self._access.kubectl, self._run.cluster, self._access.account)
         self._delete_leftovers()
         nodes = self._access.kubectl.find((_NODE,), names.LABEL_POOL)
         wanted = {
@@ -139,8 +141,13 @@ class ValidationPods:
         found = self._access.kubectl.find(
             (_POD, _NAMESPACE, _KEEPER), f"{names.LABEL_VALIDATION}={self._run.cluster}"
         )
-        before = self._access.clock.now() - timedelta(seconds=pod_manifests.DEADLINE_S)
-        self._access.kubectl.delete([ref_of(one).manifest() for one in found if _born(one) < before])
+        limits = dict[str, int]()
+        for one in found:
+            own = section(one, "spec").get("activeDeadlineSeconds", 0)
+            limits[_run_of(one)] = max(limits.get(_run_of(one), pod_manifests.DEADLINE_S), own)
+        now = self._access.clock.now()
+        old = [one for one in found if _born(one) + timedelta(seconds=limits[_run_of(one)]) < now]
+        self._access.kubectl.delete([ref_of(one).manifest() for one in old])
 
     def _create(self, manifest: Manifest) -> Manifest:
         """Create an object. One that a lost answer hid is there already, and it is ours: its name is random."""
@@ -271,6 +278,10 @@ def _answer(
 def _shown(pod: Manifest) -> str:
     node = section(pod, "spec").get("nodeName")
     return name_of(pod) + (f" on {node}" if node else "")
+
+
+def _run_of(one: Manifest) -> str:
+    return str(one["metadata"]["labels"].get(names.LABEL_VALIDATION_RUN, ""))
 
 
 def _born(one: Manifest) -> datetime:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from support.builders import a_kube_plan, kubernetes_of
-from support.cluster import Cluster, installed
+from support.cluster import KUBE_SYSTEM, Cluster, installed
 from support.kube_steps import kube_steps
 
 from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
 from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes
+from gpucluster.errors import StateError
 from gpucluster.k8s_apply.faults import HungError, RefusedError, TransientError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.up import up
@@ -136,11 +137,28 @@ def test_pods_of_a_killed_run_are_deleted_and_those_of_a_run_that_goes_on_are_no
     judged(second, "kube.reach")
     assert before < ours(cluster)
     second.close()
-    cluster.elapsed += 1201
+    cluster.elapsed += 1201 + 120
     third = started(cluster)
     judged(third, "kube.reach")
     assert not before & ours(cluster)
     third.close()
+    assert ours(cluster) == set()
+
+
+def test_pods_of_many_pools_live_longer(cluster: Cluster) -> None:
+    """With some 40 pools, or a few whose file system hangs, the kubelet ended the pods of a run before it had asked all of them."""
+    many = [PodSet(pool=f"p{n}", taints=(), namespace="research", claims=()) for n in range(39)]
+    first = started(cluster, TUNE, *many)
+    judged(first, "kube.reach")
+    before = ours(cluster)
+    limits = {one["spec"]["activeDeadlineSeconds"] for one in cluster.objects("Pod").values() if "gpucluster-validate" in one["metadata"]["name"]}  # fmt: skip
+    assert limits == {1200 + 40 * 120}
+    for seconds, there in ((1200 + 39 * 120, True), (121, False)):
+        cluster.elapsed += seconds
+        second = started(cluster)
+        judged(second, "kube.reach")
+        assert (before <= ours(cluster)) is there
+        second.close()
     assert ours(cluster) == set()
 
 
@@ -186,7 +204,7 @@ def test_pod_that_does_not_run_says_why(
 
 def test_pod_that_admission_refuses_is_no_pass(cluster: Cluster) -> None:
     cluster.plant(
-        "kubectl --context", 'Error from server (Forbidden): pods "x" is forbidden: a policy', times=1, skip=4
+        "kubectl --context", 'Error from server (Forbidden): pods "x" is forbidden: a policy', times=1, skip=6
     )
     mine = started(cluster)
     found = judged(mine, "kube.reach")
@@ -291,10 +309,21 @@ def test_only_pools_of_chosen_checks_get_pods() -> None:
 
 
 def test_start_that_failed_is_the_answer_to_every_question(cluster: Cluster) -> None:
-    cluster.plant("kubectl --context", "Error from server (Forbidden): nodes is forbidden", times=1, skip=1)
+    cluster.plant("kubectl --context", "Error from server (Forbidden): nodes is forbidden", times=1, skip=3)
     mine = started(cluster)
     for _ in range(2):
         with pytest.raises(RefusedError, match="nodes is forbidden"):
             mine.answer((TUNE.pool, "team", "peer", "connected"))
     mine.close()
     assert ours(cluster) == set()
+
+
+def test_cluster_that_is_not_the_recorded_one_gets_no_pod(cluster: Cluster) -> None:
+    """Pods were started, and those of an earlier run deleted, in a copy of the cluster, which `up` and `down` refuse."""
+    mine = started(cluster)
+    cluster.put({**KUBE_SYSTEM, "metadata": {"name": "kube-system", "uid": "uid-of-the-copy"}})
+    before = cluster.versions()
+    with pytest.raises(StateError, match="and this is uid-of-the-copy: nothing was changed"):
+        judged(mine, "kube.reach")
+    mine.close()
+    assert cluster.versions() == before
