@@ -4,7 +4,7 @@ The most of a pool is a ceiling: each node has the dearest machine of a source, 
 `max_price`. An item without a price makes the sum "at least".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -17,6 +17,7 @@ from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import HOURS_A_MONTH, Distribution
 from gpucluster.plan.names import SYSTEM_NODES
+from gpucluster.plan.node_pools import in_turn
 
 AnyPool = Pool | NodePool
 
@@ -120,7 +121,7 @@ def _pool(pool: AnyPool, price: PriceList) -> CostLine:
 def _least(pool: AnyPool, price: PriceList) -> Amount:
     """Return the cost of always-on nodes and spares, each at the first machine of its source."""
     spares = pool.spares if isinstance(pool, Pool) else 0
-    taken = _taken(pool.min + spares, pool.sources)
+    taken = in_turn(pool.min + spares, pool.sources)
     months = (price.bought(source.machines[0], source).times(count) for source, count in taken)
     return sum(months, Amount())
 
@@ -130,20 +131,12 @@ def _most(pool: AnyPool, price: PriceList) -> Amount:
     months = {source.position: _dearest(source, price) for source in pool.sources}
     ranked = sorted(pool.sources, key=lambda source: (-months[source.position].known, source.position))
     total = Amount()
-    for source, count in _taken(pool.max, ranked):
+    for source, count in in_turn(pool.max, ranked):
         month = months[source.position]
         total += month.times(count) + Amount(
             unknown=month.unknown, quantities=(Decimal(0),) * len(month.unknown)
         )
     return total
-
-
-def _taken(count: int, sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
-    """Return how many nodes each source provides, if the sources are used in order."""
-    for source in sources:
-        taken = count if source.max is None else min(count, source.max)
-        yield source, taken
-        count -= taken
 
 
 def _dearest(source: Source, price: PriceList) -> Amount:

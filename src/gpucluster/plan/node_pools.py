@@ -5,15 +5,26 @@ Karpenter limits each NodePool alone. So each NodePool gets its own number of no
 Kueue assigns one part to a gang.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Protocol, TypeVar
 
 from gpucluster.plan.model.capacity import Launch, Source
 from gpucluster.plan.model.values import Market
 
 # Karpenter's own order inside one NodePool: reserved capacity, then spot, then on-demand (karpenter.sh, "NodePools")
 _RANK = {Market.RESERVATION: 0, Market.CAPACITY_BLOCK: 0, Market.SPOT: 1, Market.ON_DEMAND: 2}
+
+
+class _Limited(Protocol):
+    """A source of the plan or of the spec."""
+
+    @property
+    def max(self) -> int | None: ...
+
+
+T = TypeVar("T", bound=_Limited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +61,18 @@ def filled(least: int, sources: Sequence[Source]) -> Iterator[tuple[Source, int,
 
     The nodes fill the sources in order, each up to its `max`. Those of a source are in one zone: that of the first source, if it has it.
     """
-    left = least
-    for source in sources:
+    for source, nodes in in_turn(least, sources):
         first = sources[0].zones[0]
-        nodes = left if source.max is None else min(left, source.max)
-        left -= nodes
         if nodes:
             yield source, nodes, first if first in source.zones else source.zones[0]
+
+
+def in_turn(count: int, sources: Iterable[T]) -> Iterator[tuple[T, int]]:
+    """Yield how many of `count` nodes each source gives, if they are used in order, each up to its `max`."""
+    for source in sources:
+        nodes = count if source.max is None else min(count, source.max)
+        yield source, nodes
+        count -= nodes
 
 
 def always_on(least: int, sources: Sequence[Source]) -> dict[int, int]:

@@ -6,6 +6,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
 from gpucluster.plan.aws import hourly
 from gpucluster.plan.model.values import HOURS_A_MONTH, Market
+from gpucluster.plan.node_pools import in_turn
 from gpucluster.spec.aws_fields import MOST_SUBSCRIBERS
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import Capacity, ClusterSpec, Pool
@@ -202,13 +203,10 @@ def _machines(spec: ClusterSpec) -> Iterator[tuple[Path, Capacity, str]]:
 
 def _hour_of(pool: Pool, region: str, catalog: Catalog) -> int:
     """Return the hourly price of the always-on nodes, each with the first machine of the first possible source."""
-    left, total = require(pool.nodes).min + pool.spares, 0
-    for source in pool.capacity:
-        taken = left if source.max is None else min(left, source.max)
-        first, most = source.machines[0], source.max_price
-        total += taken * (hourly(catalog.prices, region, first, source.source, most) or 0)
-        left -= taken
-    return total
+    return sum(
+        taken * (hourly(catalog.prices, region, one.machines[0], one.source, one.max_price) or 0)
+        for one, taken in in_turn(require(pool.nodes).min + pool.spares, pool.capacity)
+    )
 
 
 def _source(spec: ClusterSpec, index: int, position: int) -> tuple[Capacity, Path]:
