@@ -566,6 +566,13 @@ def test_machine_without_ec2_topology_has_only_zone_and_host() -> None:
     assert found["ResourceFlavor/kube-tune.zone-host"]["spec"]["topologyName"] == "kube-topology-zone-host"
 
 
+def test_model_that_loads_is_no_failed_rollout() -> None:
+    """After ten minutes Flux and Argo CD called the service failed, and `why` stopped, while its model could load for twenty."""
+    spec = _objects()["Deployment/serving/chat"]["spec"]
+    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    assert spec["progressDeadlineSeconds"] > 2 * probe["periodSeconds"] * probe["failureThreshold"]
+
+
 @pytest.mark.parametrize(("most", "surge"), [("27", (1, 0)), ("28", (0, 1))])
 def test_surge_of_a_rollout_follows_the_spare_quota(most: str, surge: tuple[int, int]) -> None:
     """Regression: with the whole quota in use, the additional replica was never admitted, and old replicas never ended."""
