@@ -357,6 +357,24 @@ CLUSTER_ROWS: list[Row] = [
         "11:48: error[quota-above-pools] kubernetes.teams[research].quota.'nvidia.com/gpu': 33 of nvidia.com/gpu is more than the pools have at their max: 32",
     ),
     (
+        "a quota of nothing after a quota above the pools",
+        [
+            ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, nvidia.com/gpu: 33}"),
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 0}, may_borrow: true"),
+        ],
+        "10:75: error[quota-above-pools] kubernetes.teams[serving].quota.'nvidia.com/gpu': 33 of nvidia.com/gpu is more than the pools have at their max: 32",
+    ),
+    (
+        "a Secret of Trainer's image that is named twice",
+        [
+            (
+                "  control_plane: eks\n",
+                "  control_plane: eks\n  trainer: {image: 'x:1', pull_secrets: [a, b, a]}\n",
+            )
+        ],
+        "9:48: error[repeated] kubernetes.trainer.pull_secrets[2]: the Secret 'a' is named twice",
+    ),
+    (
         "quotas that together are above the pools",
         [("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, nvidia.com/gpu: 8}")],
         "11:48: error[quota-above-pools] kubernetes.teams[research].quota.'nvidia.com/gpu': 32 of nvidia.com/gpu is more than the pools have at their max: 32, of which earlier teams leave 24",
@@ -626,6 +644,38 @@ WORKLOAD_ROWS: list[Row] = [
         "a kind that is no gang",
         [("gpus_per_node: 8", "gpus_per_node: 8\n    kind: MPIJob")],
         "16:11: error[bad-choice] train[tune].kind: 'MPIJob' is none of JobSet, TrainJob",
+    ),
+    (
+        "a variable of replicas of several nodes, in one pod",
+        [("mig-1g.10gb: 1}", "mig-1g.10gb: 1}\n    env: {A: $(LWS_LEADER_ADDRESS)}")],
+        "8:14: warning[unknown-variable] serve[chat].env.A: `$(LWS_LEADER_ADDRESS)` stays as it is, because 'LWS_LEADER_ADDRESS' is no variable of the container; Kubernetes replaces it by a variable before it",
+    ),
+    (
+        "a variable of NCCL in one pod, for which gpucluster sets none",
+        [("mig-1g.10gb: 1}", "mig-1g.10gb: 1}\n    env: {B: $(NCCL_SOCKET_IFNAME)}")],
+        "8:14: warning[unknown-variable] serve[chat].env.B: `$(NCCL_SOCKET_IFNAME)` stays as it is, because 'NCCL_SOCKET_IFNAME' is no variable of the container; Kubernetes replaces it by a variable before it",
+    ),
+    (
+        "a variable that the controller of replicas of several nodes drops",
+        [
+            ("team: serving", "team: research"),
+            (
+                "{nvidia.com/mig-1g.10gb: 1}",
+                "{nvidia.com/gpu: 8}\n    nodes: 2\n    env: {LWS_GROUP_SIZE: '3', A: $(LWS_WORKER_INDEX)}",
+            ),
+            ("{min: 2, max: 8}", "{min: 1, max: 2}"),
+        ],
+        "9:27: error[reserved-name] serve[chat].env.LWS_GROUP_SIZE: 'LWS_GROUP_SIZE' is set by the controller of the LeaderWorkerSet, which drops this one; use another name",
+    ),
+    (
+        "a Secret of an image that is named twice",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    pull_secrets: [registry, registry]")],
+        "16:30: error[repeated] train[tune].pull_secrets[1]: the Secret 'registry' is named twice",
+    ),
+    (
+        "a Secret of the image for NCCL that is named twice",
+        [("serve:\n", "nccl_test: {team: research, image: x, pull_secrets: [a, a]}\nserve:\n")],
+        "3:57: error[repeated] nccl_test.pull_secrets[1]: the Secret 'a' is named twice",
     ),
     (
         "a gang with the name of a test",

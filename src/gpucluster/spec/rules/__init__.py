@@ -113,6 +113,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     eks.group_names,
     eks.kms_key,
     kubernetes.monitoring,
+    kubernetes.trainer,
     kubernetes.team_names,
     kubernetes.shared_namespaces,
     kubernetes.quotas,

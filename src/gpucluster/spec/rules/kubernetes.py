@@ -13,7 +13,7 @@ from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_kubernetes, of_slurm, run_by, sources_of
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.resources import in_unit, is_often_a_controllers
-from gpucluster.spec.rules.findings import error, or_none, same_names, warning
+from gpucluster.spec.rules.findings import error, or_none, repeated, same_names, warning
 from gpucluster.spec.rules.hosts import OF_THE_DAEMON
 from gpucluster.text import quoted
 
@@ -98,6 +98,12 @@ def monitoring(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         if or_none(lambda team=team: team.name) == taken:
             message = f"the namespace '{taken}' has the alerts of 'monitoring'; choose another name"
             yield error("kubernetes", "teams", index, "name", id="reserved-name", message=message)
+
+
+def trainer(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse a Secret that is named twice: a server-side apply refuses the runtimes."""
+    found = require(require(spec.kubernetes).trainer)
+    yield from repeated(found.pull_secrets, ("kubernetes", "trainer", "pull_secrets"), "the Secret")
 
 
 def its_pools(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
@@ -204,7 +210,7 @@ def quotas(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
             else:
                 left = offers[resource] - given.get(resource, 0)
                 given[resource] = given.get(resource, 0) + amount
-                if amount > left:
+                if amount > max(left, 0):
                     yield error(
                         *path, id="quota-above-pools", message=_too_much(resource, amount, left, offers)
                     )

@@ -10,7 +10,7 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import error, warning
+from gpucluster.spec.rules.findings import error, repeated, warning
 from gpucluster.spec.rules.places import places_of, team_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 from gpucluster.text import quoted
@@ -20,8 +20,9 @@ RESERVED_ENV = ("PET_", "MASTER_")  # torch's variables for the address of the p
 _REFERENCE = re.compile(
     r"\$\$|\$\(([^()]*)\)"
 )  # `$$` is a `$` and begins no reference (Kubernetes API, EnvVar)
-# before the variables of a workload: the API server's address in all pods, and what the controller of a LeaderWorkerSet sets first
-_BEFORE = {Serve: ("KUBERNETES_", "LWS_"), Train: ("KUBERNETES_", *RESERVED_ENV, names.CHECKPOINT_VARIABLE)}
+_API_SERVER = "KUBERNETES_"  # its address, in all pods
+# what the controller sets first, and drops of the pods' own (lws v0.9.0, pkg/utils/pod, addEnvVarsIfNotExists)
+_OF_GROUPS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 
 
 def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
@@ -29,22 +30,42 @@ def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
         message = f"{len(one.env)} variables; a container can have at most {MAX_ENV}"
         yield error(*path, "env", id="too-many", message=message)
     for name in (*one.env, *one.secrets):
+        key = "env" if name in one.env else "secrets"
         if isinstance(one, Train) and name.startswith(RESERVED_ENV):
             message = f"'{name}' is set by gpucluster for the gang; use another name"
-            key = "env" if name in one.env else "secrets"
+            yield error(*path, key, name, id="reserved-name", message=message)
+        elif _is_group(one) and name in _OF_GROUPS:
+            message = f"'{name}' is set by the controller of the LeaderWorkerSet, which drops this one; use another name"
             yield error(*path, key, name, id="reserved-name", message=message)
 
 
 def references(one: Serve | Train, path: Path) -> Iterator[Finding]:
     """Warn of `$(NAME)` that stays as it is: Kubernetes knows only the variables before it."""
-    known = {*one.secrets, *environment.names_set()}
+    several = isinstance(one, Train) or _is_group(one)
+    known = {*one.secrets, *(environment.names_set() if several else ())}
     for variable, value in one.env.items():
         for name in dict.fromkeys(found[1] for found in _REFERENCE.finditer(value) if found[1] is not None):
-            if name not in known and not name.startswith(_BEFORE[type(one)]):
+            if name not in known and not name.startswith(_before(one)):
                 why = "is set after it" if name in one.env else "is no variable of the container"
                 message = f"`$({name})` stays as it is, because '{name}' {why}; Kubernetes replaces it by a variable before it"
                 yield warning(*path, "env", variable, id="unknown-variable", message=message)
         known.add(variable)
+
+
+def _is_group(one: Serve | Train) -> bool:
+    return isinstance(one, Serve) and one.nodes > 1
+
+
+def _before(one: Serve | Train) -> tuple[str, ...]:
+    """Return the beginnings of the variables that are before those of the workload."""
+    if isinstance(one, Train):
+        return (_API_SERVER, *RESERVED_ENV, *((names.CHECKPOINT_VARIABLE,) if one.checkpoint else ()))
+    return (_API_SERVER, *_OF_GROUPS) if one.nodes > 1 else (_API_SERVER,)
+
+
+def pull_secrets(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    """Refuse a Secret that is named twice: a server-side apply refuses the pods."""
+    yield from repeated(one.pull_secrets, (*path, "pull_secrets"), "the Secret")
 
 
 def own(one: Serve | Train, path: Path) -> Iterator[Finding]:
@@ -55,7 +76,9 @@ def own(one: Serve | Train, path: Path) -> Iterator[Finding]:
 
 def nccl_test(spec: WorkloadsSpec, cluster: ClusterSpec | None, catalog: Catalog) -> Iterator[Finding]:
     """Check that the team exists, and has a pool for the test."""
-    found, on = require(spec.nccl_test), require(cluster)
+    found = require(spec.nccl_test)
+    yield from repeated(found.pull_secrets, ("nccl_test", "pull_secrets"), "the Secret")
+    on = require(cluster)
     teams = [team.name for team in require(on.kubernetes).teams]
     if found.team not in teams:
         near = did_you_mean(found.team, teams) or f"; there are {', '.join(teams)}"

@@ -304,6 +304,7 @@ def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
         workload_names.variables,
         workload_names.references,
         workload_names.own,
+        workload_names.pull_secrets,
     ):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
     for of_cluster in (workload_memory.shm, workload_memory.memory, workload_fabric.efa):
