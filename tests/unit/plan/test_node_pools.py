@@ -154,7 +154,7 @@ def test_required_level_needs_its_nodes_in_one_zone() -> None:
 @given(kube_specs())
 def test_nodepools_and_always_on_nodes_together_are_never_more_than_max(spec: ClusterSpec) -> None:
     """Karpenter counts each NodePool alone. Regression: 6 and 4 nodes beside 2 always-on ones of a pool with max 8."""
-    part = kubernetes_of(resolve(spec, catalog.load()))
+    part, machines = kubernetes_of(resolve(spec, catalog.load())), catalog.load().machines
     found = objects(tree(spec, resolve(spec, catalog.load()), running=None))
     for requested in spec.pools:
         mine = [pool for pool in part.pools if pool.of == requested.name]
@@ -162,11 +162,11 @@ def test_nodepools_and_always_on_nodes_together_are_never_more_than_max(spec: Cl
         for pool in mine:
             for launch in pool.launches:
                 spec_ = found[f"NodePool/{spec.name}-{pool.name}-{launch.positions[0]}"]["spec"]
-                ((resource, amount), *others) = spec_["limits"].items()
-                each = 1 if resource == "nodes" else pool.allocatable[resource]
-                assert int(amount) % each == 0
-                assert all(int(n) == int(amount) // each * pool.allocatable[r] for r, n in others)
-                limits += int(amount) // each
+                given = {resource: int(amount) for resource, amount in spec_["limits"].items()}
+                nodes, cpus = given.pop("nodes"), given.pop("cpu")
+                assert cpus == nodes * max(machines[name].vcpus for name in launch.machines)
+                assert given == {r: nodes * pool.allocatable[r] for r in pool.shared_by if r != "cpu"}
+                limits += nodes
         assert requested.nodes is not None
         assert limits + sum(pool.min for pool in mine) == requested.nodes.max
         assert sum(pool.max for pool in mine) == requested.nodes.max
@@ -181,7 +181,8 @@ def test_elastic_pool_with_efa_has_a_nodepool_and_a_flavor_for_each_zone() -> No
     for suffix, zone in (("2a", "us-west-2a"), ("2b", "us-west-2b")):
         pool = found[f"NodePool/kube-tune.{suffix}-0"]["spec"]
         needed = {one["key"]: one["values"] for one in pool["template"]["spec"]["requirements"]}
-        assert (needed[ZONE], pool["limits"]) == ([zone], {"nvidia.com/gpu": "32"})
+        assert needed[ZONE] == [zone]
+        assert pool["limits"] == {"cpu": str(4 * 96), "nodes": "4", "nvidia.com/gpu": "32"}
         labels = {"gpucluster/cluster": "kube", "gpucluster/pool": f"tune.{suffix}"}
         assert pool["template"]["metadata"]["labels"] == labels
         flavor = found[f"ResourceFlavor/kube-tune.{suffix}"]["spec"]
