@@ -26,6 +26,7 @@ from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
 from gpucluster.checks.cloud import Holdings, Instance, Owned, SearchScope
 from gpucluster.checks.hardware import Board
 from gpucluster.checks.jobs import Devices, Gres, Leaves, MultiNode, PrivateFolders, Rank, Small
+from gpucluster.checks.kubernetes.instances import KubernetesInstances, NodeInstances, evaluate_instances
 from gpucluster.checks.machine import Disk, Disks, Unit, Units
 from gpucluster.checks.mounts import Mounted, Mounts, MountWant
 from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
@@ -722,3 +723,13 @@ def test_every_check_has_a_command_as_remedy_and_existing_needs():
 def test_foreign_text_is_printable():
     assert short("a\x1b[2J\nb\u202e\r\x00c") == "a b\ufffd \ufffdc"
     assert len(short("x" * 10_000)) == 200
+
+
+def test_many_instances_that_are_no_nodes_make_a_short_remedy() -> None:
+    """Each of them had a command of its own, all in one line."""
+    want = KubernetesInstances(cluster="kube")
+    few = evaluate_instances(NodeInstances(ages_s={"i-1": 1e4, "i-2": 1e4}, nodes={"n": "i-3"}), want)
+    assert few.remedy == "aws ec2 terminate-instances --instance-ids i-1 i-2; kubectl delete node n"
+    many = evaluate_instances(NodeInstances(ages_s={f"i-{n:03}": 1e4 for n in range(500)}, nodes={}), want)
+    assert many.remedy.endswith(" i-049; gpucluster validate {cluster}")
+    assert len(many.culprits) == 500

@@ -22,8 +22,9 @@ from gpucluster.text import rounded_duration, short
 
 JOINS_S = 900.0  # Karpenter ends an instance that is no node after 15 minutes (kubernetes-sigs/karpenter v1.14, registrationTTL)
 _LIVES = ("pending", "running")
-_END = "aws ec2 terminate-instances --instance-ids {}"
-_FORGET = "kubectl delete node {}"
+_END = "aws ec2 terminate-instances --instance-ids"
+_FORGET = "kubectl delete node"
+_AT_ONCE = 50  # names in a command, so that it is short enough to read and to type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +68,31 @@ def evaluate_instances(found: NodeInstances, _: KubernetesInstances) -> CheckRes
     expected = "each instance is a node, and each node an instance"
     faults = list(_faults(found))
     if faults:
-        said, culprits, steps = zip(*faults, strict=True)
-        return failed(listed(said), expected, culprits, "; ".join(steps))
+        said, culprits, _commands = zip(*faults, strict=True)
+        return failed(listed(said), expected, culprits, "; ".join(_remedy(faults)))
     boot = len(found.ages_s.keys() - set(found.nodes.values()))
     return passed(f"{len(found.nodes)} nodes" + f", {boot} instances boot" * bool(boot), expected)
 
 
+def _remedy(faults: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield each command with its names. More of them are for the next run."""
+    some = faults[:_AT_ONCE]
+    for command in dict.fromkeys(command for _, _, command in some):
+        yield " ".join([command, *(name for _, name, own in some if own == command)])
+    if len(faults) > len(some):
+        yield "gpucluster validate {cluster}"
+
+
 def _faults(found: NodeInstances) -> Iterator[tuple[str, str, str]]:
-    """Yield the words, the culprit, and the command that ends the fault."""
+    """Yield the words, the culprit, and the command that ends the fault without its name."""
     joined = set(found.nodes.values())
     for instance, age in sorted(found.ages_s.items()):
         if instance not in joined and age > JOINS_S:
             words = f"the instance {instance} is no node after {rounded_duration(age)}"
-            yield words, instance, _END.format(instance)
+            yield words, instance, _END
     for node, instance in sorted(found.nodes.items()):
         if instance and instance not in found.ages_s:
-            yield f"the node {node} has no instance ({instance})", node, _FORGET.format(node)
+            yield f"the node {node} has no instance ({instance})", node, _FORGET
 
 
 def _instance(item: objects.Object) -> str:
