@@ -98,6 +98,8 @@ class KubernetesSession:
         """The id of the check that must pass first; empty if there is none."""
         for need in map(need_of, expectation.of.needs):
             before = find(self.results, f"{need.check}[{need.where or expectation.target}]")
-            if before is not None and not before.healthy:
+            if before is None or before.healthy:
+                continue
+            if not need.part or need.part in before.culprits:
                 return before.blocked_by or before.id
         return ""

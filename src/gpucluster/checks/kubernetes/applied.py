@@ -15,6 +15,9 @@ _FAULTS = (
 )  # keys of a folder in the status
 
 
+RECORD = "the record of `k8s up`:"  # the culprit if it is of another cluster
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
     """The folders of the tree, in their order."""
@@ -66,7 +69,7 @@ def parse_objects(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
     """A row for each folder, and one for the record of `up` if it is of another cluster."""
     status = _status(outputs)
     another = json_fields.text(status, "another")
-    record = (State(name="the record of `k8s up`:", fault=short(another, 300)),) if another else ()
+    record = (State(name=RECORD, fault=short(another, 300)),) if another else ()
     return (*record, *map(_folder, json_fields.members(status, "waves")))
 
 

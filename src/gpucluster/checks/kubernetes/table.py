@@ -10,6 +10,7 @@ CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = "gpucluster k8s up {cluster}"
 _API = (f"kube.api@{CLUSTER}",)
 _RUNS = ("kube.reach",)
+_RECORDED = f"kube.objects@{CLUSTER}:{applied.RECORD}"  # no pod starts in another cluster
 
 _ALL: tuple[Check[Any, Any], ...] = (
     Check(
@@ -130,7 +131,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=pods.evaluate_reach,
         want=pods.PodNetwork,
         remedy="kubectl get nodes; kubectl get pods --all-namespaces",
-        needs=_API,
+        needs=(*_API, _RECORDED),
     ),
     Check(
         id="kube.dns",
