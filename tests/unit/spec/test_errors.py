@@ -760,6 +760,7 @@ ELSEWHERE = [
         "too-little-memory",
         "too-many-pools",
         "too-many-sources",
+        "unequal-efa",
     )
 ]
 

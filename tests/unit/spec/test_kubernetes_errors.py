@@ -186,6 +186,28 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "error[above-quota] serve[chat].resources.memory: 8 replicas take 800Gi of memory, the team has 536740Mi",
     ),
     (
+        "a gang in pools with more and with fewer EFA interfaces",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 64}"),
+            ("  - name: serve\n", "  - {name: more, nodes: 4, capacity: [{from: on-demand, machines: [p5.48xlarge]}]}\n  - name: serve\n"),
+        ],
+        [],
+        "warning[unequal-efa] train[tune].gpus_per_node: a pod gets 4 EFA interfaces in each pool, because the gang may run in 'tune', too; in 'more' alone it would get 32: use a team with GPUs of one of these pools",
+    ),
+    (
+        "a gang in pools with EFA and without it",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 8}"),
+            (
+                "  - name: tune\n    nodes: 4\n    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]\n",
+                "  - {name: tune, nodes: 4, capacity: [{from: on-demand, machines: [g6e.8xlarge]}]}\n"
+                "  - {name: more, nodes: 4, capacity: [{from: on-demand, machines: [g6e.4xlarge]}]}\n",
+            ),
+        ],
+        [("gpus_per_node: 8", "gpus_per_node: 1"), ("    topology: {required: block}\n", "")],
+        "warning[unequal-efa] train[tune].gpus_per_node: a pod gets 0 EFA interfaces in each pool, because the gang may run in 'more', too, so they speak over TCP; in 'tune' alone it would get 1: use a team with GPUs of one of these pools",
+    ),
+    (
         "services that are within the quota alone, and not together",
         [(", may_borrow: true", "")],
         [("serve:\n", "serve:\n  - {name: other, team: serving, image: 'x:1', resources: {nvidia.com/mig-1g.10gb: 1}, replicas: {min: 27, max: 27}}\n")],
