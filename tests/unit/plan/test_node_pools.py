@@ -150,6 +150,18 @@ def test_required_level_needs_its_nodes_in_one_zone() -> None:
     assert "pools[tune].zone" not in notes
 
 
+@pytest.mark.parametrize(("second", "said"), [("m6i.2xlarge", None), ("m7i.4xlarge", "up to 4 nodes")])
+def test_nodes_beyond_max_for_a_time_are_explained(second: str, said: str | None) -> None:
+    """Karpenter counts CPUs in a round, so two machines of half the CPUs can come for one."""
+    pool = f"  - {{name: small, nodes: {{min: 0, max: 2}}, capacity: [{{from: spot, machines: [m7i.2xlarge, {second}]}}]}}\n"
+    spec = a_kube_spec(
+        ("pools:\n", f"pools:\n{pool}"),
+        ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}"),
+    )
+    notes = {one.path: one.value for one in explain(spec, catalog.load(), resolve(spec, catalog.load()))}
+    assert notes.get("pools[small].launches[0].at_once") == said
+
+
 @settings(max_examples=40)
 @given(kube_specs())
 def test_nodepools_and_always_on_nodes_together_are_never_more_than_max(spec: ClusterSpec) -> None:

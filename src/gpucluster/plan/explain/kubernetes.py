@@ -126,6 +126,12 @@ def _pool(requested: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Not
     for launch in pool.launches if len(pool.launches) > 1 else ():
         why = "Karpenter counts each NodePool alone: together they get no more nodes than the pool has beside its always-on nodes"
         yield Note(f"{at}.launches[{launch.positions[0]}]", f"{launch.nodes} nodes", why)
+    for launch in () if pool.gpu_count else pool.launches:
+        sizes = [pool.vcpus_of[machine] for machine in launch.machines]
+        if min(sizes) < max(sizes):
+            why = "Karpenter counts nodes only after it has started them, and CPUs before: of smaller machines it may start more at once. Machines with the same CPUs prevent it"
+            at_once = f"up to {launch.nodes * max(sizes) // min(sizes)} nodes"
+            yield Note(f"{at}.launches[{launch.positions[0]}].at_once", at_once, why)
     if pool.elastic and requested.idle is None:
         yield Note(f"{at}.idle", format_duration(pool.idle_s), kube.IDLE_S.reason)
     words = ", ".join(level.word for level in pool.levels) or "none"
