@@ -82,10 +82,9 @@ def borrowed(
         most = {r: min(offers[r] - own[r], left.get(r, offers[r])) for r in pool.shared_by}
         for r in left.keys() & most.keys():
             left[r] -= most[r]
-        full = all(most[r] == offers[r] - own[r] for r in pool.shared_by)
-        found[pool.name] = (
-            {r: all_ - own[r] for r, all_ in offers.items()} if full else _whole(pool, most, offers)
-        )
+        # what goes with quota and loan together: parts that are rounded down alone would lack one for a pod of both
+        reach = _whole(pool, {r: own[r] + most[r] for r in pool.shared_by}, offers)
+        found[pool.name] = {r: amount - own[r] for r, amount in reach.items()}
     return found
 
 

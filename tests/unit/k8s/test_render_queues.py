@@ -1,5 +1,6 @@
 """Fair sharing, borrowing limits, preemption and priorities in Kueue's objects."""
 
+from decimal import Decimal
 from typing import Any
 
 from support.builders import a_kube_plan, a_kube_spec
@@ -7,7 +8,9 @@ from support.kube import Change, files, objects
 
 from gpucluster import catalog
 from gpucluster.k8s.manifest import documents
+from gpucluster.kubernetes_quantity import parse
 from gpucluster.plan.explain.kubernetes import explain
+from gpucluster.spec.part import require
 from gpucluster.spec.queueing import BORROW, RECLAIM, WITHIN
 
 SHARE = ("may_borrow: true}", "may_borrow: true, share: 3}")
@@ -111,3 +114,26 @@ def test_every_word_of_preemption_has_a_reason() -> None:
             (note,) = [one for one in notes if one.path == f"kubernetes.preemption.{field}"]
             assert note.value == kueue
             assert note.reason.startswith("Kueue ")
+
+
+def test_loan_and_quota_together_hold_a_pod_of_their_gpus() -> None:
+    """Quota and loan were each rounded down, so 3 and 5 GPUs had 3 of the 4 EFA interfaces that a pod of 8 GPUs asks for."""
+    team = (
+        "{nvidia.com/gpu: 32}",
+        "{nvidia.com/gpu: 3}, may_borrow: true, borrowing_limit: {nvidia.com/gpu: 5}",
+    )
+    found = objects(files(team, running=(("nodes: 4", "nodes: 1"),)))
+    (job,) = found["JobSet/research/tune"]["spec"]["replicatedJobs"]
+    asked = job["template"]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    (group,) = found["ClusterQueue/kube-research"]["spec"]["resourceGroups"]
+    (flavor,) = (one for one in group["flavors"] if one["name"].startswith("kube-tune"))
+    for row in flavor["resources"]:
+        own, loan, needed = (
+            _amount(text)
+            for text in (row["nominalQuota"], row["borrowingLimit"], asked.get(row["name"], "0"))
+        )
+        assert own + loan >= needed, row["name"]
+
+
+def _amount(text: str) -> Decimal:
+    return require(parse(text))
