@@ -79,14 +79,14 @@ def nccl_tests(site: Site, written: Written) -> Iterator[tuple[str, Gang]]:
 
 
 def train_jobs(site: Site, written: Written) -> Iterator[tuple[str, TrainJob]]:
-    for one in _of_kind(site, TRAINJOB):
+    for one, runtime, _ in _trained(site, written):
         yield (
             _file(one),
             TrainJob(
                 name=scalar(one.name),
                 namespace=_namespace(site, one),
                 queued=pods.queued(site, one),
-                runtime=scalar(_versioned(one.name, _of_train_job(site, one, written))),
+                runtime=scalar(runtime),
                 nodes=scalar(one.nodes),
                 gpus=scalar(one.gpus_per_node),
             ),
@@ -95,12 +95,11 @@ def train_jobs(site: Site, written: Written) -> Iterator[tuple[str, TrainJob]]:
 
 def runtimes(site: Site, written: Written) -> Iterator[tuple[str, Runtime]]:
     """Return a runtime for each gang that is a TrainJob: a TrainJob alone cannot say all that the spec says."""
-    for one in _of_kind(site, TRAINJOB):
-        spec = _of_train_job(site, one, written)
+    for one, name, spec in _trained(site, written):
         yield (
             f"runtime-{names.of_team(one.team, one.name)}",
             Runtime(
-                name=scalar(_versioned(one.name, spec)),
+                name=scalar(name),
                 namespace=_namespace(site, one),
                 labels=pods.labels(site, one),
                 nodes=scalar(one.nodes),
@@ -150,8 +149,11 @@ def _versioned(name: str, spec: str) -> str:
     return f"{name[:room].rstrip('-.')}-{digest}"
 
 
-def _of_train_job(site: Site, one: GangPlan, written: Written) -> str:
-    return written(jobset_specs.of_gang(site, one, trained=True))
+def _trained(site: Site, written: Written) -> Iterator[tuple[GangPlan, str, str]]:
+    """Yield each gang that is a TrainJob, with the name of its runtime and the spec there."""
+    for one in _of_kind(site, TRAINJOB):
+        spec = written(jobset_specs.of_gang(site, one, trained=True))
+        yield one, _versioned(one.name, spec), spec
 
 
 def _of_kind(site: Site, kind: str) -> Iterator[GangPlan]:
