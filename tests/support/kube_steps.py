@@ -11,6 +11,14 @@ TESTED: Change = (
     "serve:\n",
     "nccl_test: {team: research, image: registry.example.org/train:2.0, pull_secrets: [registry]}\nserve:\n",
 )
+GROUPS = (  # a service whose replicas have several nodes
+    ("team: serving", "team: research"),
+    (
+        "{nvidia.com/mig-1g.10gb: 1}",
+        "{nvidia.com/gpu: 8}\n    nodes: 2\n    worker_command: [serve, --worker]",
+    ),
+    ("{min: 2, max: 8}", "{min: 1, max: 2}"),
+)
 
 
 def kube_steps(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from gpucluster.k8s import argocd
 from gpucluster.k8s.kustomization import FILE, kustomization
-from gpucluster.k8s.releases import DEFINE, install, releases
+from gpucluster.k8s.releases import DEFINE, has_definitions, install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import FIELD_MANAGER, TESTS, WAVES, apply
@@ -71,7 +71,8 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield from (apply(wave) for wave in WAVES if wave.folder in folders)
     yield "```"
     yield ""
-    yield "helm does not upgrade the definitions in the folder `crds` of a chart. By hand, before a newer version of a chart:"
+    defined = ", ".join(release.name for release in releases(site) if has_definitions(release))
+    yield f"helm does not upgrade the definitions in the folder `crds` of a chart ({defined}). By hand, before a newer version of such a chart:"
     yield f"`helm show crds CHART --version VERSION | {' '.join(DEFINE)}`."
     if site.workloads.nccl_tests:
         yield ""

@@ -21,6 +21,9 @@ DEFINE = (
     "-",
 )
 WITHOUT_VALUES = ("jobset", "lws")  # their defaults are right
+# The charts with a folder `crds` of their own. `helm show crds` also prints those of the charts inside a chart, whether or not the values
+# turn them off (helm, pkg/action/show.go): kubeflow-trainer 2.3.0 has lws 0.8.0 inside, older than the pinned one.
+WITH_DEFINITIONS = ("gpu-operator", "jobset", "karpenter", "lws")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,11 @@ def install(release: Release, cluster: str) -> Iterator[str]:
     if release.values is not None:
         yield from ("--values", release.values)
     yield from ("--labels", f"{names.LABEL_CLUSTER}={cluster}", "--wait")
+
+
+def has_definitions(release: Release) -> bool:
+    """Return whether the chart has definitions in a folder `crds`. The others have none, or have them as templates, which helm upgrades."""
+    return release.name in WITH_DEFINITIONS
 
 
 def definitions(release: Release) -> Iterator[str]:

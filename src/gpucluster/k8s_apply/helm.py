@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucluster import catalog
-from gpucluster.k8s.releases import Release, definitions, install
+from gpucluster.k8s.releases import Release, definitions, has_definitions, install
 from gpucluster.k8s_apply import program
 from gpucluster.plan import names
 
@@ -68,7 +68,7 @@ class Helm:
 
     def definitions(self, release: Release) -> str:
         """Return the definitions of the chart's folder `crds`; an empty text without one."""
-        return self._call(tuple(definitions(release))[1:])
+        return self._call(tuple(definitions(release))[1:]) if has_definitions(release) else ""
 
     def upgrade(self, release: Release, folder: Path, timeout_s: float) -> None:
         """Install or upgrade it, and wait until its objects are ready."""

@@ -20,6 +20,12 @@ REPOSITORIES = {
     "aws-efa-k8s-device-plugin": "aws-efa-k8s-device-plugin",
     "gpu-operator": "gpu-operator",
 }
+INSIDE = {  # the charts inside a chart: `helm show crds` prints their definitions also where values turn them off
+    "kubeflow-trainer": {
+        "jobset": "0.12.0",
+        "lws": "0.8.0",
+    },  # charts/kubeflow-trainer/Chart.yaml of kubeflow/trainer v2.3.0
+}
 
 
 def run(begun: Begun) -> tuple[str, str]:
@@ -139,21 +145,21 @@ def _show_crds(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
     if words[0] not in REPOSITORIES or words[0].startswith("oci://") == ("repo" in flags):
         return f"Error: failed to download {words[0]!r}: not found", ""
     name, version = REPOSITORIES[words[0]], flags["version"]
-    if name in IN_TEMPLATES:
-        return "", ""
+    own = {} if name in IN_TEMPLATES else {name: version}
     documents = [
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {
                 "name": f"{kind.lower()}s.{group.partition('/')[0]}",
-                "annotations": {"of": name, "at": version},
+                "annotations": {"of": of, "at": at},
             },
         }
-        for group, kinds in OF_CHARTS[name].items()
+        for of, at in {**own, **INSIDE.get(name, {})}.items()
+        for group, kinds in OF_CHARTS[of].items()
         for kind in kinds
     ]
-    return "", yaml.safe_dump_all(documents, explicit_start=True)
+    return "", yaml.safe_dump_all(documents, explicit_start=True) if documents else ""
 
 
 _VERBS = {

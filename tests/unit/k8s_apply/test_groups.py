@@ -1,20 +1,12 @@
 """Services whose replicas have several nodes: their chart, their state, and their end."""
 
 from support.cluster import Cluster
-from support.kube_steps import kube_steps
+from support.kube_steps import GROUPS, kube_steps
 
 from gpucluster.k8s_apply.down import down
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.up import up
 
-GROUPS = (
-    ("team: serving", "team: research"),
-    (
-        "{nvidia.com/mig-1g.10gb: 1}",
-        "{nvidia.com/gpu: 8}\n    nodes: 2\n    worker_command: [serve, --worker]",
-    ),
-    ("{min: 2, max: 8}", "{min: 1, max: 2}"),
-)
 NAME = "research/chat-group"
 KARPENTER = {
     "apiVersion": "apps/v1",

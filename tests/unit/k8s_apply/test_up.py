@@ -3,12 +3,12 @@
 import pytest
 from support.cluster import Cluster
 from support.cluster.state import CallerIsKilledError, State
-from support.kube import USUAL_WAVES
-from support.kube_steps import kube_steps
+from support.kube import TRAINED, USUAL_WAVES
+from support.kube_steps import GROUPS, kube_steps
 
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.k8s_apply.status import status
-from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.steps import Steps, lines
 from gpucluster.k8s_apply.up import Applied, up
 
 REFUSED = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
@@ -168,6 +168,26 @@ def test_definitions_that_an_uninstall_left_are_renewed(cluster: Cluster, bound:
     cluster.change(crds={"jobset": "0.11.0", "karpenter": "1.13.0"})
     assert "jobset" in apply(cluster, bound).charts
     assert cluster.values()["crds"]["karpenter"] == "1.14.1"
+
+
+def test_charts_inside_a_chart_leave_the_definitions_of_the_pinned_ones(cluster: Cluster) -> None:
+    """kubeflow-trainer has lws 0.8.0 inside, and `helm show crds` prints its definitions: they replaced those of lws 0.9.0."""
+    found = kube_steps(TRAINED, running=GROUPS)
+    apply(cluster, found)
+    releases = cluster.values()["releases"]
+    cluster.change(
+        releases=[{**row, "values": {}} if row["name"] == "kubeflow-trainer" else row for row in releases]
+    )
+    assert apply(cluster, found).charts == ("kubeflow-trainer",)
+    assert cluster.values()["crds"]["lws"] == "0.9.0"
+    shown = [line for line in lines(found) if "helm show crds" in line]
+    assert not any("kubeflow-trainer" in line for line in shown), "--dry-run prints what `up` does"
+
+
+def test_definitions_are_asked_of_the_charts_that_have_some(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    asked = [line.split()[5].rpartition("/")[2] for line in cluster.calls("show crds")]
+    assert asked == ["gpu-operator", "jobset", "karpenter"]
 
 
 def test_registry_that_is_away_for_a_moment_is_asked_again(cluster: Cluster, bound: Steps) -> None:
