@@ -37,6 +37,11 @@ class Release:
     values: str | None  # file of the tree
 
     @property
+    def full_name(self) -> str:
+        """Return the name that helm lists for the chart."""
+        return f"{self.name}-{self.version}"
+
+    @property
     def chart(self) -> tuple[str, ...]:
         """Return the words of helm that name the chart."""
         if self.repository.startswith("oci://"):

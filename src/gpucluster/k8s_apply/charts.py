@@ -1,12 +1,13 @@
 """Install the charts with helm: each at its pinned version, with our values, and only if something differs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.k8s.manifest import documents
-from gpucluster.k8s.releases import Release
+from gpucluster.k8s.releases import Release, has_definitions
 from gpucluster.k8s_apply.clock import Clock, Report, patiently, some
 from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError
 from gpucluster.k8s_apply.helm import Helm, Installed
@@ -68,16 +69,40 @@ def install(
             return False
         verb = "installing" if there is None else "upgrading"
         report(f"{verb} the chart {release.name} {release.version}")
-        if text := helm.definitions(release).strip():
-            define(text)
+        _define(helm, release, define)
         helm.upgrade(release, folder, limit_s)
         return True
 
-    try:
+    with _named(helm, release, "the chart", "is not installed"):
         return patiently(attempt, clock, report)
+
+
+def renew(
+    helm: Helm, release: Release, *, define: Callable[[str], None], clock: Clock, report: Report
+) -> None:
+    """Apply the definitions of a release that is as the spec wants. Somebody may have upgraded it by hand: helm leaves old ones."""
+    report(f"applying the definitions of the chart {release.name} {release.version}")
+    with _named(helm, release, "the definitions of the chart", "are not applied"):
+        patiently(lambda: _define(helm, release, define), clock, report)
+
+
+def undefined(release: Release, defined: Container[str]) -> bool:
+    """Return whether the chart has definitions that no `up` has applied. `defined`: the charts, NAME-VERSION, of the record."""
+    return has_definitions(release) and release.full_name not in defined
+
+
+def _define(helm: Helm, release: Release, define: Callable[[str], None]) -> None:
+    if text := helm.definitions(release).strip():
+        define(text)
+
+
+@contextmanager
+def _named(helm: Helm, release: Release, what: str, problem: str) -> Generator[None]:
+    try:
+        yield
     except KubernetesError as error:
         raise GpuclusterError(
-            f"the chart {release.name} {release.version} of {release.repository} is not installed: {error.message}",
+            f"{what} {release.name} {release.version} of {release.repository} {problem}: {error.message}",
             next_step=f"correct this, then repeat `gpucluster k8s up {helm.cluster}`; it goes on here. State: helm status {release.name} --namespace {release.namespace}",
         ) from error
 

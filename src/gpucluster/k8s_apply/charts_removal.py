@@ -17,14 +17,14 @@ from gpucluster.k8s_apply.lease import Lease
 from gpucluster.k8s_apply.objects import ref_of, top_level
 from gpucluster.k8s_apply.steps import CHART_S, Steps
 
-GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
+GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions (tests/recorded/chart-definitions.json)
     "aws-efa-k8s-device-plugin": (),
-    "gpu-operator": ("nvidia.com",),
+    "gpu-operator": ("nfd.k8s-sigs.io", "nvidia.com", "resource.nvidia.com"),
     "jobset": ("jobset.x-k8s.io",),
-    "karpenter": ("karpenter.k8s.aws", "karpenter.sh"),
+    "karpenter": ("autoscaling.x-k8s.io", "karpenter.k8s.aws", "karpenter.sh"),
     "kubeflow-trainer": ("trainer.kubeflow.org",),
     "kueue": ("kueue.x-k8s.io",),
-    "lws": ("leaderworkerset.x-k8s.io",),
+    "lws": ("disaggregatedset.x-k8s.io", "leaderworkerset.x-k8s.io"),
 }
 MADE_BY_CHART = ("ClusterPolicy",)  # the GPU operator's chart makes it
 

@@ -24,6 +24,7 @@ class Record:
     complete: bool
     uid: str = ""  # of the namespace kube-system
     account: str = ""  # of AWS
+    definitions: frozenset[str] = frozenset()  # the charts, NAME-VERSION, whose definitions an `up` applied
 
 
 def name_of(cluster: str) -> str:
@@ -42,6 +43,7 @@ def read(kubectl: Kubectl, cluster: str) -> Record | None:
         data.get("complete") == "true",
         data.get("uid", ""),
         data.get("account", ""),
+        frozenset(data.get("definitions", "").split()),
     )
 
 
@@ -107,5 +109,9 @@ def metadata(cluster: str) -> Manifest:
 
 def _manifest(record: Record) -> Manifest:
     data = {"cluster": record.cluster, "digest": record.digest, "complete": str(record.complete).lower()}
-    data |= {"uid": record.uid, "account": record.account}
+    data |= {
+        "uid": record.uid,
+        "account": record.account,
+        "definitions": " ".join(sorted(record.definitions)),
+    }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record.cluster), "data": data}

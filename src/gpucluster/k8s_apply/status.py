@@ -114,7 +114,7 @@ def status(access: Access, steps: Steps) -> Status:
     another = _asked(access, lambda: record.difference(kubectl, cluster, access.account, found))
     there = {ref_of(one): one for one in _asked(access, lambda: kubectl.get(steps.objects))}
     waves = tuple(_wave(access, wave, there) for wave in steps.waves)
-    installed = _charts(access, steps)
+    installed = _charts(access, steps, found)
     left = _asked(access, lambda: leftovers(kubectl, steps))
     awaited = [one for wave in steps.waves for one in steps.awaited(wave)]
     unsettled = (
@@ -154,7 +154,7 @@ def await_settled(access: Access, steps: Steps, limit_s: float) -> None:
     )
 
 
-def _charts(access: Access, steps: Steps) -> tuple[ChartState, ...]:
+def _charts(access: Access, steps: Steps, applied: record.Record | None) -> tuple[ChartState, ...]:
     helm = access.helm
     if helm is None:
         return ()
@@ -173,6 +173,8 @@ def _charts(access: Access, steps: Steps) -> tuple[ChartState, ...]:
                 and not charts.same(release, one, _values(access, helm, release), Path(folder))
             ):
                 state = "of another version or with other values"
+            elif state == charts.DEPLOYED and applied and charts.undefined(release, applied.definitions):
+                state = "deployed, and no `k8s up` has applied its definitions"
             found.append(ChartState(release.name, release.version, "" if one is None else one.chart, state))
     return tuple(found)
 

@@ -9,6 +9,7 @@ from gpucluster import catalog
 from gpucluster.artifacts import write_tree
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.releases import has_definitions
 from gpucluster.k8s_apply import charts, charts_removal, record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some, until
@@ -65,7 +66,10 @@ def up(
         found = _refuse(access, steps)
         _await_ends(access, cluster, waves, limit_s)
         begun = _begin(access, steps, lease)
-        changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
+        changed = tuple(
+            _charts(access, steps, found, folder, lease, defined=begun.definitions, limit_s=limit_s)
+        )
+        begun = _defined(access, steps, lease, begun)
         for wave in waves:
             lease.require()
             _wave(access, wave, folder, limit_s=limit_s, flags=flags)
@@ -119,17 +123,44 @@ def _begin(access: Access, steps: Steps, lease: Lease) -> Record:
     found = patiently(lambda: record.read(kubectl, cluster), access.clock, access.report)
     uid = patiently(lambda: record.uid_of(kubectl), access.clock, access.report)
     account = access.account or (found.account if found is not None else "")
-    begun = Record(cluster, steps.digest, complete=False, uid=uid, account=account)
+    begun = Record(
+        cluster,
+        steps.digest,
+        complete=found is not None and found.complete and found.digest == steps.digest,
+        uid=uid,
+        account=account,
+        definitions=frozenset() if found is None else found.definitions,
+    )
     if found is None or found.digest != steps.digest:
         lease.require()
         patiently(lambda: record.write(kubectl, begun), access.clock, access.report)
     return begun
 
 
+def _defined(access: Access, steps: Steps, lease: Lease, begun: Record) -> Record:
+    """Record whose definitions are applied: all charts are as the spec wants now."""
+    if access.helm is None:
+        return begun
+    there = frozenset(one.full_name for one in steps.releases if has_definitions(one))
+    if there == begun.definitions:
+        return begun
+    lease.require()
+    done = replace(begun, definitions=there)
+    patiently(lambda: record.write(access.kubectl, done), access.clock, access.report)
+    return done
+
+
 def _charts(
-    access: Access, steps: Steps, found: charts.Found, folder: Path, lease: Lease, *, limit_s: float | None
+    access: Access,
+    steps: Steps,
+    found: charts.Found,
+    folder: Path,
+    lease: Lease,
+    *,
+    defined: frozenset[str],
+    limit_s: float | None,
 ) -> Iterator[str]:
-    """Install the charts that differ, and yield their names."""
+    """Install the charts that differ, and yield their names. `defined`: those whose definitions an earlier `up` applied."""
     if access.helm is None:
         return
     limit = charts.CHART_S if limit_s is None else limit_s
@@ -148,6 +179,14 @@ def _charts(
         ):
             yield release.name
         else:
+            if charts.undefined(release, defined):
+                charts.renew(
+                    access.helm,
+                    release,
+                    define=access.kubectl.define,
+                    clock=access.clock,
+                    report=access.report,
+                )
             access.report(f"the chart {release.name} {release.version} is unchanged")
 
 

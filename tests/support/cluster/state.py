@@ -24,22 +24,27 @@ BUILT_IN = {
 }  # fmt: skip
 OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "aws-efa-k8s-device-plugin": {},
-    "gpu-operator": {},
+    "gpu-operator": {
+        "nvidia.com/v1": ["ClusterPolicy"],
+        "nvidia.com/v1alpha1": ["GPUCluster", "NVIDIADriver"],
+        "resource.nvidia.com/v1beta1": ["ComputeDomain", "ComputeDomainClique"],
+        "nfd.k8s-sigs.io/v1alpha1": ["NodeFeature", "NodeFeatureGroup", "NodeFeatureRule"],
+    },
     "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
-    "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
+    "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"], "autoscaling.x-k8s.io/v1beta1": ["CapacityBuffer"]},
     "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "MultiKueueConfig", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
     "prometheus-operator": {"monitoring.coreos.com/v1": ["PodMonitor", "PrometheusRule", "ServiceMonitor"]},
     "kubeflow-trainer": {
         "trainer.kubeflow.org/v1alpha1": ["ClusterTrainingRuntime", "TrainingRuntime", "TrainJob"],
     },
-    "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
+    "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"], "disaggregatedset.x-k8s.io/v1": ["DisaggregatedSet"]},
 }  # fmt: skip
 IN_TEMPLATES = (
     "kueue",
     "kubeflow-trainer",
 )  # their charts have the definitions as templates, the others in a folder `crds`
 CLUSTER_SCOPED = {
-    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "CustomResourceDefinition", "EC2NodeClass", "MultiKueueConfig", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterPolicy", "ClusterTrainingRuntime", "Cohort", "CustomResourceDefinition", "EC2NodeClass", "GPUCluster", "MultiKueueConfig", "NVIDIADriver", "Namespace", "Node", "NodeClaim", "NodeFeatureRule", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
     "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
 }  # fmt: skip
 

@@ -1,13 +1,18 @@
 """`down`: the order, what stays, what blocks."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cluster import Cluster
+from support.cluster.helm import IN_TEMPLATES
+from support.cluster.state import OF_CHARTS
 from support.kube_steps import TESTED, kube_steps
 
 from gpucluster import catalog, k8s
 from gpucluster.errors import StateError
+from gpucluster.k8s.releases import WITH_DEFINITIONS
 from gpucluster.k8s_apply.charts_removal import GROUPS
 from gpucluster.k8s_apply.down import Emptied, down
 from gpucluster.k8s_apply.others import KINDS, secrets
@@ -15,6 +20,7 @@ from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 
+RECORDED = Path(__file__).parents[2] / "recorded/chart-definitions.json"
 MARKS = {names.LABEL_CLUSTER: "kube", "karpenter.sh/nodepool": "kube-serve-0"}
 KARPENTER = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1}, "metadata": {
     "name": "karpenter", "namespace": "karpenter", "labels": {"app.kubernetes.io/name": "karpenter"}}}  # fmt: skip
@@ -157,6 +163,14 @@ def test_chart_that_others_need_stays(running: Cluster, bound: Steps, kind: str)
     assert "theirs" in running.objects(kind)
 
 
+def test_karpenter_stays_for_a_capacity_buffer_of_others(running: Cluster, bound: Steps) -> None:
+    metadata = {"name": "spare", "namespace": "batch"}
+    running.put(
+        {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": metadata}
+    )
+    assert empty(running, bound).charts_left == ("karpenter in karpenter, for batch/CapacityBuffer/spare",)
+
+
 def test_release_of_others_stays(running: Cluster, bound: Steps) -> None:
     running.change(releases=[{**row, "labels": {}} for row in running.values()["releases"]])
     assert empty(running, bound).charts == ()
@@ -175,12 +189,35 @@ def test_up_after_down(running: Cluster, bound: Steps) -> None:
 
 
 def test_every_chart_has_its_groups() -> None:
-    assert GROUPS.keys() == catalog.kubernetes_charts().keys()
+    """Regression: lws 0.9 also defines DisaggregatedSets, and Karpenter CapacityBuffers: `down` uninstalled both below them."""
+    recorded = json.loads(RECORDED.read_text())
+    versions = {name: row.version for name, row in catalog.kubernetes_charts().items()}
+    assert {name: row["version"] for name, row in recorded.items()} == versions, "tools/record_definitions.py"
+    defined = {name: {*row["crds"], *row["templates"]} for name, row in recorded.items()}
+    groups = {
+        name: tuple(sorted({kind.partition("/")[0] for kind in kinds})) for name, kinds in defined.items()
+    }
+    assert groups == GROUPS
     needed = {
         kind[0].partition("/")[0] for kind in k8s.kinds() if kind not in catalog.kubernetes_facts().served
     }
     of_others = {"monitoring.coreos.com"}  # the Prometheus operator, which a spec with `monitoring` expects
+    assert sorted(name for name, row in recorded.items() if row["crds"]) == sorted(WITH_DEFINITIONS)
     assert needed - of_others <= {group for groups in GROUPS.values() for group in groups}
+
+
+def test_stand_ins_know_the_definitions_of_the_charts() -> None:
+    recorded = json.loads(RECORDED.read_text())
+    in_templates = {name for name, row in recorded.items() if row["templates"]}
+    assert set(IN_TEMPLATES) == in_templates
+    for name, row in recorded.items():
+        made = {
+            f"{version.partition('/')[0]}/{kind}"
+            for version, kinds in OF_CHARTS[name].items()
+            for kind in kinds
+        }
+        assert made <= {*row["crds"], *row["templates"]}
+        assert {kind.partition("/")[0] for kind in made} == set(GROUPS[name])
 
 
 def pod(name: str, grace: int | None) -> dict[str, Any]:

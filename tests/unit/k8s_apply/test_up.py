@@ -170,6 +170,39 @@ def test_definitions_that_an_uninstall_left_are_renewed(cluster: Cluster, bound:
     assert cluster.values()["crds"]["karpenter"] == "1.14.1"
 
 
+def test_chart_that_somebody_upgraded_gets_its_definitions_once(cluster: Cluster, bound: Steps) -> None:
+    """helm leaves the old definitions of a chart, and `up` compared the release only: JobSets were refused for ever."""
+    apply(cluster, bound)
+    record = cluster.objects("ConfigMap")["gpucluster-kube"]
+    older = "gpu-operator-v26.7.0 jobset-0.11.0 karpenter-1.14.1"
+    cluster.put({**record, "data": {**record["data"], "definitions": older}})
+    cluster.change(crds={**cluster.values()["crds"], "jobset": "0.11.0"})
+    wanted = "the chart jobset is deployed, and no `k8s up` has applied its definitions"
+    assert wanted in status(cluster.access(), bound).unsettled
+    cluster.forget_calls()
+    assert apply(cluster, bound).charts == (), "its release is as the spec wants"
+    assert cluster.values()["crds"]["jobset"] == "0.12.0"
+    assert [line.split()[5].rpartition("/")[2] for line in cluster.calls("show crds")] == ["jobset"]
+    assert status(cluster.access(), bound).unsettled == ()
+    cluster.forget_calls()
+    apply(cluster, bound)
+    assert cluster.calls("show crds") == [], "a registry is slow"
+
+
+def test_definitions_of_a_chart_that_is_there_are_named_when_they_fail(
+    cluster: Cluster, bound: Steps
+) -> None:
+    apply(cluster, bound)
+    record = cluster.objects("ConfigMap")["gpucluster-kube"]
+    data = {key: value for key, value in record["data"].items() if key != "definitions"}
+    cluster.put({**record, "data": data})  # of an earlier version of gpucluster
+    cluster.plant("show crds oci://registry.k8s.io/jobset", "Error: not found", times=10)
+    with pytest.raises(
+        GpuclusterError, match=r"the definitions of the chart jobset 0\.12\.0 of \S+ are not applied"
+    ):
+        apply(cluster, bound)
+
+
 def test_charts_inside_a_chart_leave_the_definitions_of_the_pinned_ones(cluster: Cluster) -> None:
     """kubeflow-trainer has lws 0.8.0 inside, and `helm show crds` prints its definitions: they replaced those of lws 0.9.0."""
     found = kube_steps(TRAINED, running=GROUPS)
@@ -209,14 +242,14 @@ def test_definitions_that_fail_for_a_moment_are_applied_again(
     assert apply(cluster, bound).charts == CHARTS
 
 
-@pytest.mark.parametrize(("call", "words"), [
-    ("show crds oci://registry.k8s.io/jobset", 'Error: failed to perform "FetchReference" on source: oci://registry.k8s.io/jobset/charts/jobset:0.12.0: not found'),
-    ("--force-conflicts --filename -", 'The CustomResourceDefinition "jobsets.jobset.x-k8s.io" is invalid: status.storedVersions[0]: Invalid value: "v1alpha1": missing from spec.versions'),
+@pytest.mark.parametrize(("skip", "call", "words"), [  # the definitions of the GPU operator go well before
+    (0, "show crds oci://registry.k8s.io/jobset", 'Error: failed to perform "FetchReference" on source: oci://registry.k8s.io/jobset/charts/jobset:0.12.0: not found'),
+    (1, "--force-conflicts --filename -", 'The CustomResourceDefinition "jobsets.jobset.x-k8s.io" is invalid: status.storedVersions[0]: Invalid value: "v1alpha1": missing from spec.versions'),
 ])  # fmt: skip
 def test_refused_definitions_name_their_chart_and_stop_before_it(
-    cluster: Cluster, bound: Steps, call: str, words: str
+    cluster: Cluster, bound: Steps, skip: int, call: str, words: str
 ) -> None:
-    cluster.plant(call, words, times=10)
+    cluster.plant(call, words, times=10, skip=skip)
     with pytest.raises(GpuclusterError, match=r"the chart jobset 0\.12\.0 of \S+ is not installed"):
         apply(cluster, bound)
     assert cluster.calls("upgrade --install jobset") == []
@@ -230,7 +263,9 @@ def test_run_that_was_killed_between_definitions_and_chart_goes_on(
 ) -> None:
     old = {"jobset": "0.11.0"}
     cluster.change(crds=old)
-    cluster.plant("--force-conflicts --filename -", kill=True, when=when)
+    cluster.plant(
+        "--force-conflicts --filename -", kill=True, when=when, skip=1
+    )  # after those of the GPU operator
     with pytest.raises(CallerIsKilledError):
         apply(cluster, bound)
     assert cluster.values()["crds"].get("jobset") == {"before": "0.11.0", "after": "0.12.0"}[when]
