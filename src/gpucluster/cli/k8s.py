@@ -162,6 +162,7 @@ def why(
     """Show why a pod or a workload does not run, in the words of Kueue, the scheduler, Karpenter and the kubelet. Exit 1: there is none."""
     with reporting(output):
         from gpucluster.cli.k8s_text import why_lines
+        from gpucluster.k8s_apply.clock import patiently
         from gpucluster.k8s_apply.why.explain import explain
         from gpucluster.k8s_apply.why.read import read, subject_of
         from gpucluster.plan.codec import to_json
@@ -169,7 +170,8 @@ def why(
         wanted = subject_of(subject)
         target = target_of(cluster, None)
         with access_to(target, context, charts=False, any_version=True) as access:
-            found = explain(read(access.kubectl, wanted))
+            seen = patiently(lambda: read(access.kubectl, wanted), access.clock, access.report)
+        found = explain(seen)
         if output is Output.JSON:
             answer(ok=True, name=target.plan.name, context=access.kubectl.context, why=to_json(found))
         else:
@@ -186,6 +188,7 @@ def upgrade(
     """Show the way to the spec's version of Kubernetes, one minor version after the other, and what is in its way. Exit 1: something is."""
     with reporting(output):
         from gpucluster.cli.k8s_text import upgrade_lines
+        from gpucluster.k8s_apply.clock import patiently
         from gpucluster.k8s_apply.upgrade import commands, read
         from gpucluster.k8s_apply.upgrade import upgrade as plan
         from gpucluster.plan.codec import to_json
@@ -195,7 +198,8 @@ def upgrade(
         name, file = target.plan.name, target.file.as_posix()
         eks = target.kubernetes.distribution is Distribution.EKS
         with access_to(target, context, charts=False, any_version=True) as access:
-            found = plan(read(access.kubectl), target.kubernetes.version)
+            seen = patiently(lambda: read(access.kubectl), access.clock, access.report)
+        found = plan(seen, target.kubernetes.version)
         steps = {version: commands(name, file, version, eks=eks) for version in found.path}
         if output is Output.JSON:
             answer(

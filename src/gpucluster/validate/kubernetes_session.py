@@ -16,6 +16,8 @@ from gpucluster.checks.check import (
 )
 from gpucluster.errors import GpuclusterError
 from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import REPEAT_S, patiently
+from gpucluster.k8s_apply.faults import TransientError
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import codec
@@ -34,6 +36,9 @@ class KubernetesSession:
         self._access, self._steps, self._pods = access, steps, pods
         self._cloud = CloudReader(steps.cluster, aws)
         self._status: str | None = None
+        self._patience_s = (
+            REPEAT_S  # of the whole run: an API server that stays away holds no check after the first
+        )
         self.results: list[Result] = []
 
     def result(self, expectation: Expectation) -> Result:
@@ -75,7 +80,9 @@ class KubernetesSession:
     def _answer(self, query: Query) -> QueryOutput:
         match query.at:
             case Location.API:
-                return QueryOutput(code=0, stdout=self._access.kubectl.read(*query.argv))
+                return QueryOutput(
+                    code=0, stdout=self._patiently(lambda: self._access.kubectl.read(*query.argv))
+                )
             case Location.STATUS:
                 return QueryOutput(code=0, stdout=self._known_status())
             case Location.CLOUD:
@@ -84,6 +91,15 @@ class KubernetesSession:
                 return QueryOutput(code=0, stdout=json.dumps(self._pods.answer(query.argv)))
             case _:
                 raise ValueError(f"a Kubernetes cluster has no place {query.at}")
+
+    def _patiently(self, call: Callable[[], str]) -> str:
+        """Return the answer of the API server, also if it was away for a moment."""
+        clock, began = self._access.clock, self._access.clock.monotonic()
+        try:
+            return patiently(call, clock, self._access.report, self._patience_s)
+        except TransientError:
+            self._patience_s = max(0.0, self._patience_s - (clock.monotonic() - began))
+            raise
 
     def _known_status(self) -> str:
         """What `gpucluster k8s status --output json` shows, read once."""

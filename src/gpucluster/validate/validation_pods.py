@@ -1,9 +1,10 @@
 """Run validation's own pods on Kubernetes: started with the first check that asks for one, deleted on every exit."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from gpucluster.checks.kubernetes.pods import Awaited, End, Role
@@ -11,7 +12,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access
-from gpucluster.k8s_apply.clock import patiently
+from gpucluster.k8s_apply.clock import T, patiently
 from gpucluster.k8s_apply.faults import (
     HungError,
     KubernetesError,
@@ -86,9 +87,7 @@ class ValidationPods:
         if not self._made:
             return
         try:
-            patiently(
-                lambda: self._access.kubectl.delete(self._made), self._access.clock, self._access.report
-            )
+            self._patiently(lambda: self._access.kubectl.delete(self._made))
         except KubernetesError as error:
             label = f"{names.LABEL_VALIDATION_RUN}={self._run.word}"
             self._access.report(f"validation's pods are not deleted: {short(error.message)}")
@@ -112,9 +111,9 @@ class ValidationPods:
             raise
 
     def _start(self) -> None:
-        record.require_same(self._access.kubectl, self._run.cluster, self._access.account)
+        self._require_same()
         self._delete_leftovers()
-        nodes = self._access.kubectl.find((_NODE,), names.LABEL_POOL)
+        nodes = self._nodes()
         wanted = {
             (one.pool, role): pod
             for one in self._sets.values()
@@ -138,16 +137,30 @@ class ValidationPods:
 
     def _delete_leftovers(self) -> None:
         """Delete what a killed run of this cluster left. Pods of a run that goes on are younger."""
-        found = self._access.kubectl.find(
-            (_POD, _NAMESPACE, _KEEPER), f"{names.LABEL_VALIDATION}={self._run.cluster}"
-        )
+        kubectl, label = self._access.kubectl, f"{names.LABEL_VALIDATION}={self._run.cluster}"
+        found = self._patiently(lambda: kubectl.find((_POD, _NAMESPACE, _KEEPER), label))
         limits = dict[str, int]()
         for one in found:
             own = section(one, "spec").get("activeDeadlineSeconds", 0)
             limits[_run_of(one)] = max(limits.get(_run_of(one), pod_manifests.DEADLINE_S), own)
         now = self._access.clock.now()
-        old = [one for one in found if _born(one) + timedelta(seconds=limits[_run_of(one)]) < now]
-        self._access.kubectl.delete([ref_of(one).manifest() for one in old])
+        old = [
+            ref_of(one).manifest()
+            for one in found
+            if _born(one) + timedelta(seconds=limits[_run_of(one)]) < now
+        ]
+        self._patiently(lambda: kubectl.delete(old))
+
+    def _nodes(self) -> list[Manifest]:
+        return self._patiently(lambda: self._access.kubectl.find((_NODE,), names.LABEL_POOL))
+
+    def _require_same(self) -> None:
+        self._patiently(
+            lambda: record.require_same(self._access.kubectl, self._run.cluster, self._access.account)
+        )
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        return patiently(call, self._access.clock, self._access.report)
 
     def _create(self, manifest: Manifest) -> Manifest:
         """Create an object. One that a lost answer hid is there already, and it is ours: its name is random."""
@@ -165,7 +178,7 @@ class ValidationPods:
             (there,) = kubectl.find((kind,), namespace=ref.namespace, name=ref.name)
             return there
 
-        return patiently(create, self._access.clock, self._access.report)
+        return self._patiently(create)
 
     def _await_pods(self) -> None:
         clock = self._access.clock
@@ -183,9 +196,9 @@ class ValidationPods:
     def _reasons(self, left: Sequence[tuple[str, Role]]) -> Iterator[tuple[tuple[str, Role], str]]:
         """Yield why each of these pods does not run."""
         kubectl = self._access.kubectl
-        nodes = kubectl.find((_NODE,), names.LABEL_POOL) if left else []
+        nodes = self._nodes() if left else []
         for namespace in sorted({self._pods[key]["metadata"]["namespace"] for key in left}):
-            beside, unread = readable(kubectl, _BESIDE, namespace)
+            beside, unread = self._patiently(partial(readable, kubectl, _BESIDE, namespace))
             for key in left:
                 pod = self._pods[key]
                 if pod["metadata"]["namespace"] == namespace:

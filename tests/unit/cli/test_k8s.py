@@ -14,6 +14,7 @@ from gpucluster.cli.k8s_text import up_lines
 from gpucluster.k8s_apply.up import Applied
 from gpucluster.plan.codec import dumps
 
+AWAY = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
 DELETE = ("--delete-data", "--confirm", "kube", "--context", CONTEXT)
 STACK = str(Path(__file__).parents[3] / "stacks" / "kube.yaml")
 
@@ -131,6 +132,26 @@ def test_why_says_what_a_gang_waits_for(cluster: Cluster, capsys: pytest.Capture
     found = json.loads(out)
     assert (code, found["ok"], found["why"]["state"]) == (0, True, "queued")
     assert [one["kind"] for one in found["why"]["causes"]] == ["topology"]
+
+
+def test_why_asks_again_when_the_api_server_is_away_for_a_moment(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.change(crds=["jobset", "kueue"])
+    cluster.put(JOBSET, unreserved("x"))
+    cluster.plant("get Node.v1.", AWAY)
+    code, out, err = said(capsys, "why", STACK, "research/tune")
+    assert (code, out.splitlines()[0]) == (0, "research/JobSet/tune: queued")
+    assert "again in a moment: kubectl get: The connection to the server" in err
+
+
+def test_upgrade_asks_again_when_the_api_server_is_away_for_a_moment(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.plant("/metrics", AWAY)
+    code, _, err = said(capsys, "upgrade", STACK)
+    assert code == 0
+    assert "again in a moment" in err
 
 
 def test_why_of_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

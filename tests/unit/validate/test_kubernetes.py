@@ -14,6 +14,7 @@ from support.kube_steps import kube_steps
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
 from gpucluster.checks.check import CheckStatus
 from gpucluster.checks.kubernetes import controllers
+from gpucluster.k8s_apply.clock import REPEAT_S
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.plan.model import KubernetesOnAws
@@ -26,6 +27,7 @@ from gpucluster.validate.results import Result
 from gpucluster.validate.run import run_session
 from gpucluster.validate.validation_pods import ValidationPods
 
+AWAY = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
 Object = dict[str, Any]
 STEPS = kube_steps()
 
@@ -263,6 +265,23 @@ def test_daemon_set_of_a_cluster_without_nodes_is_no_fault() -> None:
     want = controllers.Controllers(namespaces=("kube-system",), needed=(idle.name,))
     found = controllers.ControllersFound(controllers=(idle,), nodes=0)
     assert controllers.evaluate_controllers(found, want).verdict is CheckStatus.PASS
+
+
+@pytest.mark.parametrize("skip", [0, 1, 3])
+def test_api_server_away_for_a_moment_is_asked_again(world: World, skip: int) -> None:
+    """Each query was asked once: a restart of the API server made checks unknown."""
+    world.cluster.plant("kubectl --context", AWAY, times=2, skip=skip)
+    found = world.results()
+    assert [one.found for one in found.values() if not one.healthy] == []
+
+
+def test_api_server_that_stays_away_holds_the_run_once(world: World) -> None:
+    began = world.cluster.elapsed
+    world.cluster.plant("get Node.v1.", AWAY, times=10_000)
+    found = world.results()
+    bad = {one.check for one in found.values() if one.verdict is CheckStatus.UNKNOWN}
+    assert {"kube.nodes", "kube.instances", "kube.controllers"} <= bad
+    assert world.cluster.elapsed - began < 3 * REPEAT_S
 
 
 def test_other_version_blocks_all_other_checks(world: World) -> None:

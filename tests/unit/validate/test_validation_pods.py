@@ -308,6 +308,16 @@ def test_only_pools_of_chosen_checks_get_pods() -> None:
     assert chosen_sets(SETS, ()) == ()
 
 
+@pytest.mark.parametrize("skip", range(4))
+def test_start_goes_on_when_the_api_server_is_away_for_a_moment(cluster: Cluster, skip: int) -> None:
+    words = "Unable to connect to the server: net/http: TLS handshake timeout"
+    cluster.plant("kubectl --context", words, times=2, skip=skip)
+    mine = started(cluster)
+    assert judged(mine, "kube.reach").verdict is CheckStatus.PASS
+    mine.close()
+    assert ours(cluster) == set()
+
+
 def test_start_that_failed_is_the_answer_to_every_question(cluster: Cluster) -> None:
     cluster.plant("kubectl --context", "Error from server (Forbidden): nodes is forbidden", times=1, skip=3)
     mine = started(cluster)
