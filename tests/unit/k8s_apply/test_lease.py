@@ -192,6 +192,7 @@ def test_up_that_was_killed_goes_on(
         "digest": bound.digest,
         "uid": "uid-kube-system",
         "account": "",
+        "definitions": "gpu-operator-v26.7.0 jobset-0.12.0 karpenter-1.14.1",
     }
     first = cluster.versions()
     assert up(cluster.access(), bound, holder="bob@desk").charts == ()
