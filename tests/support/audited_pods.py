@@ -28,7 +28,98 @@ _ANEW = (
     "gpucluster k8s up kube",
 )
 
+_ADMINS = ("  queueing: kueue\n", "  admins: ['arn:aws:iam::123456789012:role/ops']\n  queueing: kueue\n")
+_RANGES = ("  queueing: kueue\n", "  api_from: [198.51.100.0/24, 203.0.113.0/24]\n  queueing: kueue\n")
+_SITE = ("control_plane: eks ", "existing: {context: prod, eks_name: prod} ")
+_NEVER = ("{within_cluster_queue: lower-or-newer-equal-priority}", "{within_cluster_queue: never}")
+
 EDITS = (
+    Audited(
+        id="name-of-the-site's-cluster-in-eks",
+        stack="kube",
+        base=(_ACCOUNTS, _SITE),
+        changes=(("eks_name: prod", "eks_name: other"),),
+        worst="live",
+        is_exactly={
+            "running": "go on; those on Karpenter's nodes: it lists the machines whose tag has the name of the cluster in EKS,"
+            " and deletes a node of another name when it is not ready",
+            "queued": "stay in the queue; no machine starts for them unless other is the name of this cluster in EKS",
+            "sessions": "stay open",
+        },
+        steps=("gpucluster k8s up kube",),
+        no_steps=("pulumi up",),
+    ),
+    Audited(
+        id="name-in-eks-without-elastic-pools",
+        stack="kube",
+        base=(_ACCOUNTS, _SITE, ("{min: 1, max: 6}", "1"), ("28}", "7}")),
+        changes=((", eks_name: prod", ""),),
+        worst="live",
+        is_exactly={"running": "go on", "queued": "stay in the queue"},
+    ),
+    Audited(
+        id="admin-of-kubernetes-leaves",
+        stack="kube",
+        base=(_ADMINS,),
+        changes=((_ADMINS[1], _ADMINS[0]),),
+        worst="live",
+        is_exactly={
+            "running": "go on",
+            "sessions": "stay open; `kubectl` of arn:aws:iam::123456789012:role/ops loses rights at `pulumi up`",
+        },
+        steps=("pulumi up --stack kube",),
+    ),
+    Audited(
+        id="admin-of-kubernetes-arrives",
+        stack="kube",
+        changes=(_ADMINS,),
+        worst="live",
+        is_exactly={"sessions": "stay open"},
+    ),
+    Audited(
+        id="range-of-the-api-server-leaves",
+        stack="kube",
+        base=(_RANGES,),
+        changes=((", 203.0.113.0/24]", "]"),),
+        worst="live",
+        is_exactly={"sessions": "stay open; `kubectl` from 203.0.113.0/24 does not reach the API server"},
+        steps=("pulumi up --stack kube",),
+    ),
+    Audited(
+        id="preemption-of-the-own-team-arrives",
+        stack="kube",
+        base=(_NEVER,),
+        changes=((_NEVER[1], _NEVER[0]),),
+        worst="live",
+        is_exactly={
+            "running": "go on; those that a waiting workload may preempt by the new rules are ended, and queued again, when it waits",
+            "queued": "stay in the queue",
+        },
+        steps=("pulumi up --stack kube", _BINDINGS, "gpucluster k8s up kube --bindings bindings.json"),
+    ),
+    Audited(
+        id="preemption-of-the-own-team-leaves",
+        stack="kube",
+        changes=(_NEVER,),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="preemption-of-equal-priorities-leaves",
+        stack="kube",
+        changes=((_NEVER[0], "{within_cluster_queue: lower-priority}"),),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="preemption-beside-slurm-arrives",
+        stack="hybrid",
+        base=(("  queueing: kueue\n", "  queueing: kueue\n  preemption: {within_cluster_queue: never}\n"),),
+        changes=(("  preemption: {within_cluster_queue: never}\n", ""),),
+        is_exactly={
+            "running": "go on; pods that a waiting workload may preempt by the new rules are ended, and queued again, when it waits"
+        },
+    ),
     Audited(
         id="kubernetes-removed",
         stack="hybrid",

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpucluster.cost import pools_of
-from gpucluster.gitops import pod_rights, pod_storage, quotas, sentences
+from gpucluster.gitops import pod_access, pod_rights, pod_storage, quotas, sentences
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
 from gpucluster.gitops.manifests import TreeChange, tree_change
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
 from gpucluster.gitops.node_groups import EndedNodes, ended_nodes, zones_held
+from gpucluster.gitops.pod_access import AccessChange
 from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.quotas import QuotaChange
 from gpucluster.gitops.refine import release
@@ -75,6 +76,7 @@ class PodEvents:
     tree: TreeChange = field(default_factory=TreeChange)
     quotas: QuotaChange = field(default_factory=QuotaChange)
     lost_rights: tuple[tuple[str, str], ...] = ()  # service account and places in S3
+    access: AccessChange = field(default_factory=AccessChange)
     applied: bool = False  # manifests differ, or the ids in them
 
 
@@ -125,6 +127,7 @@ def pod_events(
         tree=tree,
         quotas=quotas.quota_change(old.plan, new.plan) if what is Plane.STAYS else QuotaChange(),
         lost_rights=pod_rights.lost(old.plan, new.plan) if what is Plane.STAYS else (),
+        access=pod_access.access_change(old.plan, new.plan) if what is Plane.STAYS else AccessChange(),
         applied=bool(mine) or _manifests(old) != _manifests(new) or _file_systems(old) != _file_systems(new),
     )
 
@@ -179,6 +182,7 @@ def alone(found: PodEvents) -> Effects:
         base,
         running="; ".join((base.running, *_running(found))),
         queued="; ".join((base.queued, *_queued(found))),
+        sessions="; ".join((base.sessions, *pod_access.sessions(found.access))),
         data="; ".join((*(tuple(pod_storage.data(found.storage)) or (base.data,)), *_data(found))),
         refused=refused,
     )
@@ -304,6 +308,7 @@ def _running(found: PodEvents) -> Iterator[str]:
     yield from pod_storage.running(found.storage)
     yield from quotas.running(found.quotas)
     yield from pod_rights.running(found.lost_rights)
+    yield from pod_access.running(found.access)
     if mine := [name for pool, name in found.tree.node_pools if pool.partition(".")[0] not in found.pools]:
         yield f"those on Karpenter's nodes of the NodePool {listed(mine)} are evicted when the NodePool is deleted"
     if found.elastic:
@@ -326,6 +331,7 @@ def _nodes_of(pools: tuple[str, ...]) -> str:
 def _queued(found: PodEvents) -> Iterator[str]:
     yield from pod_storage.queued(found.storage)
     yield from quotas.queued(found.quotas)
+    yield from pod_access.queued(found.access)
     if found.teams:
         yield f"those of the team {listed(found.teams)} stay in its queue until `gpucluster k8s up {CLUSTER} --prune` deletes it"
 
