@@ -64,7 +64,7 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"\(NotFound\)|release: not found", NotFoundError),
     (r"Apply failed with \d+ conflict", FieldConflictError),
     (r"\((Invalid|BadRequest|Forbidden|Unauthorized|Conflict|MethodNotAllowed)\)", RefusedError),
-    (r"is invalid|must be logged in|x509|certificate", RefusedError),
+    (r"is invalid|must be logged in|Proxy Authentication Required|: Forbidden$|x509|certificate", RefusedError),
     (r"^The connection to the server .* was refused|Unable to connect to the server", TransientError),
     (r"connection refused|connection reset|i/o timeout|TLS handshake timeout|unexpected EOF|: EOF", TransientError),
     (r"no such host|context deadline exceeded|http2: client connection lost", TransientError),

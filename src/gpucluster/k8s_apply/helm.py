@@ -1,6 +1,5 @@
 """helm for one context: releases, their values, and the commands that change them."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class Helm:
     def values(self, release: Release) -> Mapping[str, Any]:
         """Return the values that the release was installed with, without the chart's own."""
         words = ("get", "values", release.name, "--namespace", release.namespace, "--output", "json")
-        return json.loads(self._call(words) or "null") or {}
+        return program.parsed(self._call(words) or "null", "helm get")
 
     def definitions(self, release: Release) -> str:
         """Return the definitions of the chart's folder `crds`; an empty text without one."""
@@ -87,10 +86,8 @@ class Helm:
 
     def _rows(self, selector: str) -> list[dict[str, Any]]:
         match = ("--selector", selector) if selector else ()
-        return json.loads(
-            self._call(("list", "--all-namespaces", *_EVERY_STATE, *_OURS, *match, "--output", "json"))
-            or "[]"
-        )
+        words = ("list", "--all-namespaces", *_EVERY_STATE, *_OURS, *match, "--output", "json")
+        return program.parsed(self._call(words) or "null", "helm list", list)
 
     def _call(self, words: Sequence[str], *, cwd: Path | None = None, timeout_s: float = CALL_S) -> str:
         argv = ("helm", "--kube-context", self.context, *words)

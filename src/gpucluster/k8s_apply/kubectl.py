@@ -11,7 +11,8 @@ from gpucluster.k8s.releases import DEFINE
 from gpucluster.k8s.waves import FIELD_MANAGER
 from gpucluster.k8s_apply import program
 from gpucluster.k8s_apply.faults import NotFoundError, RefusedError, UnservedError, fault_of
-from gpucluster.k8s_apply.objects import rows
+from gpucluster.k8s_apply.objects import rows, section
+from gpucluster.text import short
 
 REQUEST_S = 60  # kubectl's own limit for one request
 CALL_S = 600.0  # for all requests of a call
@@ -19,13 +20,15 @@ MANAGERS = "--show-managed-fields"  # who has set which field
 FORCE = "--force-conflicts"  # an apply takes the fields that others have set
 Kind = tuple[str, str]  # apiVersion and kind
 _INSTALL = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
+_NUMBER = re.compile(r"[0-9]{1,4}")
 _ENDED = re.compile(r"command terminated with exit code (\d+)\n?")
 _UNSERVED = re.compile(r'no matches for kind "([^"]+)" in version "([^"]+)"')
 
 
 def kubeconfig() -> Mapping[str, Any]:
     """Return the kubeconfig that kubectl uses, without its secrets."""
-    return json.loads(_run(("kubectl", "config", "view", "--output=json"), "read the kubeconfig") or "{}")
+    words = ("kubectl", "config", "view", "--output=json")
+    return program.parsed(_run(words, "read the kubeconfig") or "{}", "kubectl config")
 
 
 class Kubectl:
@@ -36,8 +39,12 @@ class Kubectl:
 
     def version(self) -> tuple[int, int]:
         """Return major and minor of the server. EKS writes `36+`."""
-        server = json.loads(self._call("version", "--output=json"))["serverVersion"]
-        return int(server["major"].rstrip("+")), int(server["minor"].rstrip("+"))
+        text = self._call("version", "--output=json")
+        server = section(program.parsed(text, "kubectl version"), "serverVersion")
+        found = [_NUMBER.match(str(server.get(key, ""))) for key in ("major", "minor")]
+        if found[0] is None or found[1] is None:
+            raise RefusedError(f"kubectl version: the server says no version: {short(text, 200)}", text=text)
+        return int(found[0][0]), int(found[1][0])
 
     def served(self, api_version: str) -> frozenset[str]:
         """Return the kinds of an apiVersion that the server serves now."""
@@ -126,12 +133,12 @@ class Kubectl:
     def create(self, manifest: Manifest) -> Manifest:
         """Create an object; ConflictError if it exists."""
         words = ("create", f"--field-manager={FIELD_MANAGER}", "--output=json", "--filename", "-")
-        return json.loads(self._call(*words, stdin=json.dumps(manifest)))
+        return program.parsed(self._call(*words, stdin=json.dumps(manifest)), "kubectl create")
 
     def replace(self, manifest: Manifest) -> Manifest:
         """Replace an object; ConflictError if its resourceVersion is not the newest."""
         words = ("replace", f"--field-manager={FIELD_MANAGER}", "--output=json", "--filename", "-")
-        return json.loads(self._call(*words, stdin=json.dumps(manifest)))
+        return program.parsed(self._call(*words, stdin=json.dumps(manifest)), "kubectl replace")
 
     def delete(self, manifests: Sequence[Manifest]) -> None:
         """Ask for the deletion of objects; they go when their finalizers allow it. Objects that are gone are no error."""
@@ -146,12 +153,12 @@ class Kubectl:
     def _resources(self, api_version: str) -> list[Manifest]:
         """Return the resources of an apiVersion, without subresources such as `pods/log`."""
         path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        found = json.loads(self._call("get", "--raw", path))
+        found = program.parsed(self._call("get", "--raw", path), "kubectl get")
         return [row for row in found["resources"] if "/" not in row["name"]]
 
     def _versions(self) -> frozenset[str]:
         """Return the apiVersions that the server serves."""
-        groups = rows(json.loads(self._call("get", "--raw", "/apis")), "groups")
+        groups = rows(program.parsed(self._call("get", "--raw", "/apis"), "kubectl get"), "groups")
         return frozenset(
             {"v1", *(one["groupVersion"] for group in groups for one in rows(group, "versions"))}
         )
@@ -195,7 +202,7 @@ def _objects(text: str) -> list[Manifest]:
     """Return the objects of an answer: nothing, one object, or a list."""
     if not text.strip():
         return []
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, Any] = program.parsed(text, "kubectl")
     if "items" in found:
         return rows(found, "items")
     if "kind" not in found:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.clock import Clock, Report
+from gpucluster.k8s_apply.clock import Clock, Report, patiently
 from gpucluster.k8s_apply.faults import ConflictError, KubernetesError, NotFoundError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import section
@@ -100,11 +100,23 @@ def held(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Repo
 
 
 def acquire(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Report) -> Lease:
-    """Take the lease, or raise a StateError that names the holder."""
+    """Take the lease, or raise a StateError that names the holder. An API server that is away for a moment is asked again."""
+    tried = list[str]()
+    return patiently(lambda: _take(kubectl, cluster, holder, clock, report, tried=tried), clock, report)
+
+
+def _take(
+    kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Report, *, tried: list[str]
+) -> Lease:
+    """Take the lease once. `tried`: the times that we wrote into it; a write whose answer was lost can be there."""
     wanted, began = _manifest(cluster, holder, clock.now()), clock.monotonic()
     found = kubectl.get([wanted])
     try:
-        if found:
+        if found and _is_from(found[0], holder, tried):
+            spec = {**found[0]["spec"], "renewTime": _text(clock.now())}
+            tried.append(spec["renewTime"])
+            made = kubectl.replace({**found[0], "spec": spec})
+        elif found:
             _require_free(found[0], cluster, clock)
             if section(found[0], "spec").get("holderIdentity"):
                 report(f"the lease of {_holder(found[0])} expired; it is watched for {WATCH_S:g} s")
@@ -112,14 +124,21 @@ def acquire(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: R
             turns = section(found[0], "spec").get("leaseTransitions", 0) + 1
             wanted, began = _manifest(cluster, holder, clock.now()), clock.monotonic()
             spec = {**wanted["spec"], "leaseTransitions": turns}
+            tried.append(spec["renewTime"])
             made = kubectl.replace({**found[0], "spec": spec})
         else:
+            tried.append(wanted["spec"]["renewTime"])
             made = kubectl.create(wanted)
     except ConflictError as error:
         now = kubectl.get([wanted])
         who = _holder(now[0]) if now else "another run"
         raise _taken(cluster, who) from error
     return Lease(kubectl, clock, cluster, holder, began, made)
+
+
+def _is_from(there: Manifest, holder: str, tried: list[str]) -> bool:
+    spec = section(there, "spec")
+    return spec.get("holderIdentity") == holder and spec.get("renewTime") in tried
 
 
 def _require_free(there: Manifest, cluster: str, clock: Clock) -> None:

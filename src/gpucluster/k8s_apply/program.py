@@ -1,11 +1,15 @@
 """Run kubectl and helm. The kernel ends them with this process, so that a killed run leaves no half of an operation behind."""
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gpucluster import shell
 from gpucluster.errors import HostError
-from gpucluster.k8s_apply.faults import HungError, fault_of
+from gpucluster.k8s_apply.faults import HungError, RefusedError, fault_of
+from gpucluster.text import short
 
 
 def run(
@@ -35,3 +39,19 @@ def output(done: shell.Result, what: str) -> str:
     if done.code:
         raise fault_of(what, done.stderr or done.stdout)
     return done.stdout
+
+
+def parsed(text: str, what: str, form: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
+    """Return the JSON that it printed; an empty `form` for `null`. RefusedError: it printed something else, as a program that wraps it does."""
+    found: Any = text
+    with suppress(ValueError):
+        found = json.loads(text)
+    if found is None:
+        return form()
+    if not issubclass(type(found), form):
+        raise RefusedError(
+            f"{what}: it printed something other than JSON with a {'list' if form is list else 'mapping'}: {short(text)}",
+            text=text,
+            next_step=f"see which program this is: command -V {what.partition(' ')[0]}",
+        )
+    return found

@@ -24,6 +24,9 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
     ("Unable to connect to the server: net/http: TLS handshake timeout", TransientError),
     ("Unable to connect to the server: tls: failed to verify certificate: x509: certificate signed by unknown authority", RefusedError),
     ("Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255", RefusedError),
+    ("Unable to connect to the server: Proxy Authentication Required", RefusedError),  # net/http, transport.go: the words of the proxy's status
+    ("Unable to connect to the server: Forbidden", RefusedError),
+    ("Unable to connect to the server: Bad Gateway", TransientError),
     ("error: You must be logged in to the server (Unauthorized)", RefusedError),
     ('error: context "no" does not exist', RefusedError),
     ("Error from server (InternalError): an error on the server has prevented the request from succeeding", TransientError),

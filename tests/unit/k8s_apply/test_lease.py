@@ -134,6 +134,20 @@ def test_lease_is_free_after_the_run(cluster: Cluster) -> None:
     take(cluster, "bob@desk")
 
 
+@pytest.mark.parametrize(("call", "when"), [("get", "before"), ("create", "before"), ("create", "after"), ("replace", "after")])  # fmt: skip
+def test_lease_is_taken_when_the_api_server_is_away_for_a_moment(
+    cluster: Cluster, call: str, when: str
+) -> None:
+    """One failed call ended the run; a lease whose answer was lost was told as that of another run."""
+    if call == "replace":
+        take(cluster, "bob@desk")
+        cluster.elapsed += 300
+    cluster.plant(f" {call} ", "Unable to connect to the server: unexpected EOF", times=2, when=when)
+    take(cluster, "ann@desk")
+    with pytest.raises(StateError, match="ann@desk works on kube now"):
+        take(cluster, "bob@desk")
+
+
 def test_race_for_a_new_lease_has_one_winner(cluster: Cluster) -> None:
     cluster.plant(
         "create",

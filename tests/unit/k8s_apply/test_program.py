@@ -8,7 +8,7 @@ import pytest
 
 from gpucluster.errors import HostError
 from gpucluster.k8s_apply import kubectl, program
-from gpucluster.k8s_apply.faults import HungError
+from gpucluster.k8s_apply.faults import HungError, RefusedError
 from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.kubectl import Kubectl
 
@@ -37,6 +37,38 @@ def test_program_that_hangs_is_ended_and_the_call_can_be_repeated(
     monkeypatch.setattr(kubectl, "CALL_S", 0.05)
     with pytest.raises(HungError, match=r"(kubectl|helm): not done after 0.05 s"):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        kubectl.kubeconfig,
+        lambda: Kubectl("here").version(),
+        lambda: Kubectl("here").find([("v1", "Pod")]),
+        lambda: Kubectl("here").kinds(["kueue.x-k8s.io"]),
+        lambda: Kubectl("here").create({"kind": "Lease"}),
+        lambda: Helm("here", "kube").installed(),
+    ],
+)
+@pytest.mark.parametrize("answer", ["welcome to the bastion", "<html></html>", '"x"', "7"])
+def test_answer_that_is_no_json_is_told(path: Path, call: Callable[[], object], answer: str) -> None:
+    """Regression: a program of another kind in PATH ended `up` with a traceback."""
+    for name in ("kubectl", "helm"):
+        (path / name).write_text(f"#!/bin/sh\necho '{answer}'\n")
+        (path / name).chmod(0o755)
+    with pytest.raises(
+        RefusedError, match=r"it printed something other than JSON with a (mapping|list)"
+    ) as found:
+        call()
+    assert "command -V" in str(found.value)
+
+
+@pytest.mark.parametrize("server", ['{"major": "1", "minor": ""}', "null"])
+def test_server_without_a_version_is_told(path: Path, server: str) -> None:
+    (path / "kubectl").write_text(f"#!/bin/sh\necho '{{\"serverVersion\": {server}}}'\n")
+    (path / "kubectl").chmod(0o755)
+    with pytest.raises(RefusedError, match="the server says no version"):
+        Kubectl("here").version()
 
 
 @pytest.mark.parametrize(
