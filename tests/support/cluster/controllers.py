@@ -55,13 +55,6 @@ class Controllers:
             one = self.objects.pop(key, None)
             if one is None:
                 continue
-            if one["kind"] == "Namespace":
-                for other in [
-                    k
-                    for k, o in self.objects.items()
-                    if o["metadata"].get("namespace") == one["metadata"]["name"]
-                ]:
-                    del self.objects[other]
             for other in self.objects.values():
                 owners = other["metadata"].get("ownerReferences", [])
                 if any(owner["uid"] == one["metadata"].get("uid") for owner in owners):
@@ -70,19 +63,58 @@ class Controllers:
             self.collect()
 
     def _held(self, one: Object) -> bool:
-        karpenter = any(row["name"] == "karpenter" for row in self.values["releases"])
-        claims = [o for o in self.objects.values() if o["kind"] == "NodeClaim"]
-        if one["kind"] == "NodeClaim":
-            return not karpenter or one["metadata"]["name"] in self.values["stuck"]
-        if one["kind"] == "NodePool":
-            mine = [
-                o
-                for o in claims
-                if o["metadata"]["labels"]["karpenter.sh/nodepool"] == one["metadata"]["name"]
-            ]
-            for claim in mine:
-                claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            return bool(mine) or not karpenter
-        if one["kind"] == "EC2NodeClass":
-            return bool(claims) or not karpenter
-        return f"{one['kind']}/{one['metadata']['name']}" in self.values["stuck"]
+        """Return whether something keeps an object that is being deleted: `stuck`, or its controller."""
+        kind, name = one["kind"], one["metadata"]["name"]
+        stuck = self.values["stuck"]
+        if f"{kind}/{name}" in stuck or (kind == "NodeClaim" and name in stuck):
+            return True
+        holds = {
+            "Namespace": self._namespace,
+            "PersistentVolumeClaim": self._claim,
+            "PersistentVolume": self._volume,
+            "NodePool": self._node_pool,
+            "NodeClaim": lambda _: not self._karpenter(),
+            "EC2NodeClass": lambda _: bool(self._of("NodeClaim")) or not self._karpenter(),
+        }
+        return kind in holds and holds[kind](one)
+
+    def _of(self, kind: str) -> list[Object]:
+        return [one for one in self.objects.values() if one["kind"] == kind]
+
+    def _karpenter(self) -> bool:
+        return any(row["name"] == "karpenter" for row in self.values["releases"])
+
+    def _node_pool(self, one: Object) -> bool:
+        """Delete the machines of the pool first."""
+        label, name = "karpenter.sh/nodepool", one["metadata"]["name"]
+        mine = [claim for claim in self._of("NodeClaim") if claim["metadata"]["labels"][label] == name]
+        for claim in mine:
+            claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return bool(mine) or not self._karpenter()
+
+    def _claim(self, one: Object) -> bool:
+        """The finalizer kubernetes.io/pvc-protection."""
+        return any(_mounts(pod, one) for pod in self._of("Pod"))
+
+    def _volume(self, one: Object) -> bool:
+        """The finalizer kubernetes.io/pv-protection."""
+        name = one["metadata"]["name"]
+        bound = [o for o in self._of("PersistentVolumeClaim") if o.get("status", {}).get("phase") == "Bound"]
+        return any(claim["spec"].get("volumeName") == name for claim in bound)
+
+    def _namespace(self, one: Object) -> bool:
+        """Delete what is in it first."""
+        name = one["metadata"]["name"]
+        inside = [o for o in self.objects.values() if o["metadata"].get("namespace") == name]
+        for other in inside:
+            other["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
+        return bool(inside)
+
+
+def _mounts(pod: Object, claim: Object) -> bool:
+    volumes = pod["spec"].get("volumes", [])
+    named = [one.get("persistentVolumeClaim", {}).get("claimName") for one in volumes]
+    return (
+        pod["metadata"].get("namespace") == claim["metadata"]["namespace"]
+        and claim["metadata"]["name"] in named
+    )

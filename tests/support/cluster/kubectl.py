@@ -39,6 +39,7 @@ class Server(Controllers):
     """The API server, its objects by `apiVersion|kind|namespace|name`."""
 
     def call(self, verb: str, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        self.collect()  # the controllers work between two calls, too
         return getattr(self, f"_{verb.replace(' ', '_')}")(words, flags, stdin)
 
     def served(self) -> dict[str, list[str]]:
@@ -151,6 +152,8 @@ class Server(Controllers):
                 f'Error from server (AlreadyExists): error when creating "STDIN": {one["kind"].lower()}s "{name}" already exists',
                 "",
             )
+        if refused := self._refusal(one):
+            return refused, ""
         return "", json.dumps(_shown(self._stored(one, flags), flags))
 
     def _replace(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
@@ -208,6 +211,11 @@ class Server(Controllers):
             there = self.objects.get(f"v1|Namespace||{namespace}")
             if there is None:
                 return f'Error from server (NotFound): namespaces "{namespace}" not found'
+            if "deletionTimestamp" in there["metadata"] and _key(one) not in self.objects:
+                return (
+                    f'Error from server (Forbidden): {one["kind"].lower()}s "{name}" is forbidden: unable to create new content'
+                    f" in namespace {namespace} because it is being terminated"
+                )
         if name in self.values["invalid"]:
             return (
                 f'The {one["kind"]} "{name}" is invalid: spec: Invalid value: {self.values["invalid"][name]}'

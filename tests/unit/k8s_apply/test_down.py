@@ -177,6 +177,33 @@ def test_release_of_others_stays(running: Cluster, bound: Steps) -> None:
     assert len(running.values()["releases"]) == 5
 
 
+def test_load_balancer_that_does_not_go_is_named_and_the_next_run_goes_on(
+    running: Cluster, bound: Steps
+) -> None:
+    balancer = job("v1", "Service")
+    balancer["metadata"]["finalizers"] = ["service.kubernetes.io/load-balancer-cleanup"]
+    running.put(balancer)
+    running.change(stuck=["Service/own"])
+    words = r"the end of what is not in the spec: research/Service/own \(service\.kubernetes\.io/load-balancer-cleanup\)"
+    with pytest.raises(StateError, match=words):
+        empty(running, bound, delete_others=True)
+    assert "research" in running.objects("Namespace")
+    assert running.objects("NodePool"), "machines end after the pods"
+    running.change(stuck=[])
+    empty(running, bound, delete_data=True)
+    assert set(running.objects()) == {"Deployment/karpenter"}
+
+
+def test_claim_that_a_pod_of_others_mounts_keeps_the_run_waiting(running: Cluster, bound: Steps) -> None:
+    claim = running.objects("PersistentVolumeClaim")["data"]["metadata"]
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim["name"]}}
+    metadata = {"name": "debug", "namespace": claim["namespace"], "ownerReferences": [{"uid": "uid-x"}]}
+    running.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"volumes": [volume]}})
+    with pytest.raises(StateError, match=r"the end of claims and volumes: \S+/PersistentVolumeClaim/data"):
+        empty(running, bound, delete_data=True)
+    assert claim["namespace"] in running.objects("Namespace")
+
+
 def test_down_of_nothing(cluster: Cluster, bound: Steps) -> None:
     assert empty(cluster, bound) == Emptied(0, (), (), ())
     assert cluster.objects() == {}

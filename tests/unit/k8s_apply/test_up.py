@@ -436,6 +436,7 @@ def ends(cluster: Cluster, name: str) -> None:
         (one,) = (o for o in values["objects"].values() if o["metadata"]["name"] == name)
         marks = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["karpenter.sh/termination"]}
         one["metadata"] |= marks
+        values["stuck"].append(f"{one['kind']}/{name}")  # its controller is slow
 
 
 def gone(cluster: Cluster, name: str) -> None:
