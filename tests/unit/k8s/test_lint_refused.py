@@ -61,11 +61,13 @@ spec:
   limits:
     - {type: Container, default: {memory: 4Gi}, max: {cpu: 4}, min: {cpu: 100m}}
     - {type: PersistentVolumeClaim, min: {storage: 1Gi}, max: {storage: 10Gi}}
+    - {type: Container, maxLimitRequestRatio: {cpu: 4}}
+    - {type: Pod, max: {memory: 6Gi, nvidia.com/gpu: 8}, min: {memory: 5Gi}, maxLimitRequestRatio: {cpu: 4}}
 ---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: a}
-spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'a:1', resources: {requests: {memory: 4Gi, cpu: 1}, limits: {cpu: 4}}}]}}}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'a:1', resources: {requests: {memory: 4Gi, cpu: 1}, limits: {cpu: 4, nvidia.com/gpu: 8}}}, {name: d, image: 'a:1', resources: {limits: {memory: 2Gi, cpu: 1}}}]}}}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -76,9 +78,15 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}
 # a sentence, the rule, the manifest that is taken, what is changed, and to what
 ROWS = [
     ("memory above the default limit of its namespace", "resources", RANGED, "{memory: 4Gi, cpu: 1}", "{memory: 5Gi, cpu: 1}"),
-    ("cpu above the most of its namespace", "resources", RANGED, "limits: {cpu: 4}", "limits: {cpu: 5}"),
-    ("cpu above the most, which is the limit of its namespace", "resources", RANGED, "cpu: 1}, limits: {cpu: 4}", "cpu: 5}"),
-    ("cpu below the least of its namespace", "resources", RANGED, "cpu: 1}", "cpu: 50m}"),
+    ("cpu above the most of its namespace", "resources", RANGED, "requests: {memory: 4Gi, cpu: 1}, limits: {cpu: 4, n", "requests: {memory: 4Gi, cpu: 2}, limits: {cpu: 5, n"),
+    ("cpu above the most, which is the limit of its namespace", "resources", RANGED, "cpu: 1}, limits: {cpu: 4, n", "cpu: 5}, limits: {n"),
+    ("cpu below the least of its namespace", "resources", RANGED, "cpu: 1}, limits: {cpu: 4, n", "cpu: 50m}, limits: {cpu: 50m, n"),
+    ("memory of two containers above the most of a pod", "resources", RANGED, "limits: {memory: 2Gi, cpu: 1}", "limits: {memory: 3Gi, cpu: 1}"),
+    ("memory below the least of a pod", "resources", RANGED, "{memory: 4Gi, cpu: 1}", "{memory: 2Gi, cpu: 1}"),
+    ("GPUs above the most of a pod", "resources", RANGED, "limits: {memory: 2Gi, cpu: 1}", "limits: {memory: 2Gi, cpu: 1, nvidia.com/gpu: 1}"),
+    ("a limit that is too many times its request", "resources", RANGED, "requests: {memory: 4Gi, cpu: 1}", "requests: {memory: 4Gi, cpu: 900m}"),
+    ("limits that are too many times the requests of a pod", "resources", RANGED, "min: {memory: 5Gi}, maxLimitRequestRatio: {cpu: 4}", "min: {memory: 5Gi}, maxLimitRequestRatio: {cpu: 2}"),
+    ("a pod that asks for more than the most", "resources", RANGED, "{restartPolicy: Never, containers", "{restartPolicy: Never, resources: {limits: {memory: 7Gi}}, containers"),
     ("a claim above the most of its namespace", "resources", RANGED, "storage: 2Gi", "storage: 20Gi"),
     ("a port of the host that is another", "port", POD, "hostPort: 80", "hostPort: 82"),
     ("two ports of one name", "port", POD, "name: g", "name: h"),
@@ -134,7 +142,8 @@ FINE = [
     ("a list of nothing", "apiVersion: v1\nkind: List\n"),
     ("resources of a whole pod", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {resources: {limits: {cpu: 1, memory: 1Gi}}, containers: [{name: c, image: 'a:1'}]}\n"),
     ("memory above the default of another namespace", RANGED.replace("memory: 4Gi, cpu", "memory: 5Gi, cpu").replace("metadata: {name: r}", "metadata: {name: r, namespace: other}")),
-    ("memory with a limit of its own", RANGED.replace("memory: 4Gi, cpu", "memory: 5Gi, cpu").replace("limits: {cpu: 4}", "limits: {cpu: 4, memory: 6Gi}")),
+    ("memory with a limit of its own", RANGED.replace("memory: 4Gi, cpu", "memory: 5Gi, cpu").replace("limits: {cpu: 4, n", "limits: {cpu: 4, memory: 6Gi, n").replace("max: {memory: 6Gi", "max: {memory: 8Gi")),
+    ("an init container that runs before the others", RANGED.replace("{name: d, image: 'a:1', resources: {limits: {memory: 2Gi, cpu: 1}}}]", "{name: d, image: 'a:1', resources: {limits: {memory: 2Gi, cpu: 1}}}], initContainers: [{name: i, image: 'a:1', resources: {limits: {memory: 6Gi, cpu: 4}}}]")),
     ("objects in a quota", "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {pods: 1, count/jobs.batch: 1, gold.storageclass.storage.k8s.io/requests.storage: 1Gi, services.loadbalancers: 0}}\n"),
 ]  # fmt: skip
 
@@ -142,6 +151,17 @@ FINE = [
 @pytest.mark.parametrize("written", [row[1] for row in FINE], ids=[row[0] for row in FINE])
 def test_near_miss_is_taken(written: str) -> None:
     assert errors_of(written) == set()
+
+
+def test_limit_that_another_range_can_give_is_missing() -> None:
+    """A maximum of a pod gives no default: without a limit each pod is refused."""
+    written = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: r}\nspec: {limits: [{type: Pod, max: {cpu: 8}}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: 'a:1'}]}\n"
+    for whole, level in ((True, Severity.ERROR), (False, Severity.WARNING)):
+        found = check(read(written, "a.yaml").documents, Facts(kubernetes="1.36", whole=whole))
+        assert [(one.rule, one.level) for one in found] == [("resources", level)]
+        assert "write a limit" in found[0].message
+    given = written.replace("[{type: Pod", "[{type: Container, default: {cpu: 1}}, {type: Pod")
+    assert check(read(given, "a.yaml").documents, Facts(kubernetes="1.36")) == ()
 
 
 def test_port_of_a_node_outside_of_the_usual_range_is_a_warning() -> None:

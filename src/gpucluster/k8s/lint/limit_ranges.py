@@ -2,20 +2,20 @@
 pod whose request is above a limit (plugin/pkg/admission/limitranger of Kubernetes). A Deployment or a Job is taken, and its
 pods are refused later."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import LWS, Pods, amounts, asked, pods_of
 from gpucluster.k8s.lint.references import CLAIM
 from gpucluster.k8s.lint.tree import Path, along, at, entries, mapping, text
 
 _RANGE = "LimitRange"
-_CONTAINER, _OF_CLAIMS = "Container", "PersistentVolumeClaim"
+_CONTAINER, _POD, _OF_CLAIMS = "Container", "Pod", "PersistentVolumeClaim"
 _TEMPLATES = ["spec", "volumeClaimTemplates", "*"]  # of a StatefulSet
 
 
@@ -29,6 +29,15 @@ class _Limit:
     request: Mapping[str, Decimal]
     least: Mapping[str, Decimal]
     most: Mapping[str, Decimal]
+    ratio: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """What a container or a pod has after the API server has completed it."""
+
+    limits: Mapping[str, Decimal]
+    requests: Mapping[str, Decimal]
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -36,7 +45,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         limits = _limits(manifests, thing)
         for pods in pods_of(thing) if limits else ():
             if pods.complete or thing.key == LWS:
-                yield from _pods(pods, [one for one in limits if one.kind == _CONTAINER])
+                yield from _pods(manifests, pods, limits)
         for path, claim in _claims(thing) if limits else ():
             yield from _claim(thing, path, claim, [one for one in limits if one.kind == _OF_CLAIMS])
 
@@ -65,38 +74,89 @@ def _written(name: str, limit: Any) -> _Limit:
     least, most = amounts(at(limit, "min")), amounts(at(limit, "max"))
     default = {**most, **amounts(at(limit, "default"))}
     request = {**least, **default, **amounts(at(limit, "defaultRequest"))}
-    return _Limit(name, text(at(limit, "type")), default, request, least, most)
+    ratio = amounts(at(limit, "maxLimitRequestRatio"))
+    return _Limit(name, text(at(limit, "type")), default, request, least, most, ratio)
 
 
-def _pods(pods: Pods, limits: list[_Limit]) -> Iterator[Finding]:
-    defaults: dict[str, Decimal] = {}
-    for one in limits:  # the server reads several LimitRanges in any order
-        for name, amount in one.default.items():
-            defaults[name] = max(amount, defaults.get(name, amount))
+def _pods(manifests: ManifestSet, pods: Pods, limits: list[_Limit]) -> Iterator[Finding]:
+    of_container = [one for one in limits if one.kind == _CONTAINER]
+    defaults, requests = _largest(one.default for one in of_container), _largest(one.request for one in of_container)  # fmt: skip
+    completed: list[tuple[bool, _Amounts]] = []  # with whether it only runs before the others
     for path, container in pods.containers():
-        written, requests = amounts(at(container, "resources", "limits")), asked(container)
-        for name, request in requests.items():
+        written, asks = amounts(at(container, "resources", "limits")), asked(container)
+        for name, request in asks.items():
             if name not in written and name in defaults and request > defaults[name]:
                 words = f"{name}: the request {quantity.shown(request)} is above {quantity.shown(defaults[name])}, the limit that a LimitRange of namespace {pods.owner.namespace!r} gives: write a limit"
                 yield pods.owner.found("resources", words, (*path, "resources", "requests", name))
-        for one in limits:
-            yield from _bounds(pods, path, container, one)
+        has = _Amounts({**defaults, **written}, {**requests, **asks})
+        first = "initContainers" in path and text(container.get("restartPolicy")) != "Always"
+        completed.append((first, has))
+        for one in of_container:
+            for name, words, sure in _wrong(one, has):
+                part = "limits" if name in written else "requests"
+                where = (*path, "resources", part, name)
+                yield pods.owner.found("resources", words, where, _level(manifests, sure=sure))
+    has = _together(pods, completed)
+    for one in limits:
+        for _, words, sure in _wrong(one, has) if one.kind == _POD else ():
+            where = pods.where("spec", "containers")
+            yield pods.owner.found("resources", words, where, _level(manifests, sure=sure))
 
 
-def _bounds(pods: Pods, path: Path, container: Mapping[str, Any], one: _Limit) -> Iterator[Finding]:
-    limits, requests = amounts(at(container, "resources", "limits")), asked(container)
-    for name, most in one.most.items():
-        if limits.get(name, 0) > most:
-            yield pods.owner.found("resources", _above(name, limits[name], most, one, pods), (*path, "resources", "limits", name))  # fmt: skip
+def _level(manifests: ManifestSet, *, sure: bool) -> Severity:
+    """In a part of a cluster another LimitRange can give the amount that is missing."""
+    return Severity.ERROR if sure or manifests.facts.whole else Severity.WARNING
+
+
+def _largest(found: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
+    """The server reads several LimitRanges in any order."""
+    largest: dict[str, Decimal] = {}
+    for one in found:
+        for name, amount in one.items():
+            largest[name] = max(amount, largest.get(name, amount))
+    return largest
+
+
+def _together(pods: Pods, completed: list[tuple[bool, _Amounts]]) -> _Amounts:
+    """As podRequests and podLimits: the containers together, or the largest that runs before them. What the pod itself asks
+    for counts instead."""
+    limits: dict[str, Decimal] = {}
+    requests: dict[str, Decimal] = {}
+    for before, has in sorted(completed, key=lambda one: one[0]):
+        for total, own in ((limits, has.limits), (requests, has.requests)):
+            for name, amount in own.items():
+                so_far = total.get(name, Decimal(0))
+                total[name] = max(so_far, amount) if before else so_far + amount
+    whole = mapping(pods.spec.get("resources"))
+    limits |= amounts(whole.get("limits"))
+    requests |= asked({"resources": whole})
+    return _Amounts(limits, requests)
+
+
+def _wrong(one: _Limit, has: _Amounts) -> Iterator[tuple[str, str, bool]]:
+    """Yield resource, sentence, and whether it is certain: an amount that is missing can come from another LimitRange."""
+    of = f"of LimitRange {one.name!r} for each {one.kind.lower()}"
     for name, least in one.least.items():
-        if requests.get(name, least) < least:
-            words = f"{name}: {quantity.shown(requests[name])} is below {quantity.shown(least)}, the minimum of LimitRange {one.name!r} in namespace {pods.owner.namespace!r}"
-            part = "requests" if name in mapping(at(container, "resources", "requests")) else "limits"
-            yield pods.owner.found("resources", words, (*path, "resources", part, name))
-
-
-def _above(name: str, amount: Decimal, most: Decimal, one: _Limit, pods: Pods) -> str:
-    return f"{name}: {quantity.shown(amount)} is above {quantity.shown(most)}, the maximum of LimitRange {one.name!r} in namespace {pods.owner.namespace!r}"
+        if name not in has.requests:
+            yield name, f"{name}: no request, and the minimum {of} is {quantity.shown(least)}", False
+        elif has.requests[name] < least:
+            yield name, f"{name}: {quantity.shown(has.requests[name])} is below {quantity.shown(least)}, the minimum {of}", True  # fmt: skip
+    for name, most in one.most.items():
+        if name not in has.limits:
+            yield (
+                name,
+                f"{name}: no limit, and the maximum {of} is {quantity.shown(most)}: write a limit",
+                False,
+            )
+        elif has.limits[name] > most:
+            yield name, f"{name}: {quantity.shown(has.limits[name])} is above {quantity.shown(most)}, the maximum {of}", True  # fmt: skip
+    for name, ratio in one.ratio.items():
+        request, limit = has.requests.get(name), has.limits.get(name)
+        if not request or not limit:
+            lacks = "limit" if request else "request"
+            yield name, f"{name}: no {lacks}, and the limit may be {quantity.shown(ratio)} times the request by LimitRange {one.name!r}", False  # fmt: skip
+        elif limit > request * ratio:
+            yield name, f"{name}: the limit {quantity.shown(limit)} is more than {quantity.shown(ratio)} times the request {quantity.shown(request)}, the maxLimitRequestRatio {of}", True  # fmt: skip
 
 
 def _claims(thing: Obj) -> Iterator[tuple[Path, Any]]:
