@@ -241,6 +241,19 @@ def test_tolerations_of_a_flavor_that_is_elsewhere_are_unknown(what: str) -> Non
     assert "untolerated" in rules(untolerant())
 
 
+def test_each_flavor_gives_only_its_own_tolerations() -> None:
+    """Kueue gives the tolerations of the flavor that it takes. Red before: those of another flavor of the queue counted."""
+    manifests = changed("ResourceFlavor/tune", "spec/tolerations", [])
+    queue = pick(manifests, "ClusterQueue/research")["spec"]["resourceGroups"][0]["flavors"]
+    assert [one["name"] for one in queue] == ["tune", "serve"]
+    serve = pick(manifests, "ResourceFlavor/serve")["spec"]
+    serve["nodeLabels"] = {"example.org/pool": "other"}
+    assert "untolerated" in rules(manifests)
+    serve["nodeLabels"] = {"example.org/pool": "serve"}
+    del serve["tolerations"]
+    assert "untolerated" in rules(manifests)
+
+
 def test_runtime_has_the_flavors_of_its_trainjobs() -> None:
     """The pods of a runtime are in the queue of the TrainJob that names it. Red before."""
     runtime = {

@@ -1,6 +1,6 @@
 """The nodes of some pool have each named label, taint and topology level, and pods fit on them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -186,7 +186,7 @@ def _fits(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> I
         yield pods.owner.found("node-selector", "no pool's nodes have all these labels", pods.where("spec"))
         return
     must = _must(pods)
-    tolerated = chosen if flavors is None else _with_tolerations(pods, flavors, chosen)
+    tolerated = chosen if flavors is None else _with_tolerations(manifests, pods, flavors, chosen)
     if not tolerated and must:
         names = ", ".join(pool.name for pool in chosen)
         yield pods.owner.found("untolerated", f"does not tolerate the taints of {names}: it would stay pending", pods.where("spec", "tolerations"))  # fmt: skip
@@ -209,11 +209,20 @@ def _flavors(manifests: ManifestSet, pods: Pods) -> tuple[Obj, ...] | None:
     return tuple(found.values()) if queued else None
 
 
-def _with_tolerations(pods: Pods, flavors: tuple[Obj, ...], pools: list[PoolFacts]) -> list[PoolFacts]:
-    """Return the pools whose taints the pods tolerate, with the tolerations of their flavors."""
-    given = [one for flavor in flavors for one in items(at(flavor.body, "spec", "tolerations"))]
-    own = [*items(pods.spec.get("tolerations")), *given]
-    return [pool for pool in pools if _tolerated(own, pool)]
+def _with_tolerations(
+    manifests: ManifestSet, pods: Pods, flavors: tuple[Obj, ...], pools: list[PoolFacts]
+) -> list[PoolFacts]:
+    """Return the pools whose taints the pods tolerate. Kueue gives them the tolerations of one flavor, and its labels."""
+    own = items(pods.spec.get("tolerations"))
+    if not flavors:
+        return [pool for pool in pools if _tolerated(own, pool)]
+    able = {
+        pool.name
+        for flavor in flavors
+        for pool in kueue.pools_behind(manifests, flavor)
+        if _tolerated([*own, *items(at(flavor.body, "spec", "tolerations"))], pool)
+    }
+    return [pool for pool in pools if pool.name in able]
 
 
 def _must(pods: Pods) -> bool:
@@ -241,7 +250,7 @@ def _term(term: Any, pool: PoolFacts) -> bool:
     return True
 
 
-def _tolerated(tolerations: list[Any], pool: PoolFacts) -> bool:
+def _tolerated(tolerations: Sequence[Any], pool: PoolFacts) -> bool:
     hard = (taint for taint in pool.taints if taint.effect in _HARD)
     return all(kueue.tolerates(tolerations, taint.key, taint.value, taint.effect) for taint in hard)
 
