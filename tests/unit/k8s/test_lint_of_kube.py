@@ -132,10 +132,15 @@ def break_policy(values: list[Any]) -> None:
     policy["spec"]["validations"][0]["expression"] += " &&"
 
 
-def train_without_a_runtime(values: list[Any]) -> None:
-    other = next(one for one in values if one["kind"] == "LimitRange" and one["metadata"]["namespace"] == "research")  # fmt: skip
-    other.clear()
-    other.update({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a", "namespace": "research"}, "spec": {"runtimeRef": {"name": "tune", "kind": "JobSet"}}})  # fmt: skip
+def instead(other: dict[str, Any]) -> Callable[[list[Any]], None]:
+    """Put another object in the place of the limits of a team."""
+
+    def seed(values: list[Any]) -> None:
+        one = next(one for one in values if one["kind"] == "LimitRange" and one["metadata"]["namespace"] == "research")  # fmt: skip
+        one.clear()
+        one.update({"metadata": {"name": "a", "namespace": "research"}, **other})
+
+    return seed
 
 
 # a mistake as people make it, and the checker that must say so
@@ -199,7 +204,8 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a field of the pod that is misspelt", put("JobSet/tune", f"{WORKER}/env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIp"}}}]), "value_sources"),
     ("options of Windows in a pod of Linux", put("JobSet/tune", f"{POD}/spec/os", {"name": "windows"}), "windows"),
     ("a definition of another name", define_a_kind, "extensions"),
-    ("a runtime that is a JobSet", train_without_a_runtime, "trainjobs"),
+    ("a runtime that is a JobSet", instead({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {"runtimeRef": {"name": "tune", "kind": "JobSet"}}}), "trainjobs"),
+    ("more pods of Volcano than there are", instead({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"minAvailable": 2, "tasks": [{"replicas": 1}]}}), "operator_jobs"),
     ("a taint of the only flavor", put("ResourceFlavor/kube-tune.zone-spine-block-leaf-host", "spec/nodeTaints", [{"key": "example.org/held", "effect": "NoSchedule"}]), "flavors"),
     ("a gang on the loopback", put("JobSet/tune", f"{WORKER}/env", [{"name": "NCCL_SOCKET_IFNAME", "value": "lo"}]), "fabric_names"),
 ]  # fmt: skip
