@@ -101,6 +101,27 @@ spec:
   runtimeRef: {name: torch-distributed}
   trainer: {numNodes: 4, image: "a:1", command: [torchrun, --nnodes=4, a.py]}
 """
+RANKS = """apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec:
+  completionMode: Indexed
+  completions: 4
+  parallelism: 4
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      initContainers: [{name: i, image: "a:1", resources: {limits: {nvidia.com/gpu: 1}}}]
+      containers:
+        - name: c
+          image: registry.example.org/a:1
+          command: [sh, -c, "torchrun --nnodes=4 a.py && accelerate launch --num_machines 4 --num_processes 32 b.py"]
+          env: [{name: WORLD_SIZE, value: "32"}, {name: NNODES, value: "4"}, {name: GPUS_PER_NODE, value: "8"}, {name: CUDA_VISIBLE_DEVICES, value: "0,1,2,7"}]
+          resources: {limits: {nvidia.com/gpu: 8}}
+          volumeMounts: [{name: s, mountPath: /dev/shm}]
+      volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
+"""
 GROUP = """apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: a}
@@ -158,6 +179,16 @@ ROWS = [
     ("a budget of the only pod", "budget", SERVED, "  replicas: 2\n", ""),
     ("a budget of all by an expression", "budget", SERVED, "{minAvailable: 1, selector: {matchLabels: {app: a}}}", "{minAvailable: 2, selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}}"),
     ("a claim of one pod in a rolling update", "claim-sharing", SERVED.replace("replicas: 2", "replicas: 1").replace("minAvailable: 1", "maxUnavailable: 1"), "[ReadWriteMany]", "[ReadWriteOncePod]"),
+    ("ranks of another number of nodes", "rendezvous", RANKS, 'WORLD_SIZE, value: "32"', 'WORLD_SIZE, value: "16"'),
+    ("a variable of another number of nodes", "rendezvous", RANKS, 'NNODES, value: "4"', 'NNODES, value: "2"'),
+    ("a variable of another number of GPUs", "rendezvous", RANKS, 'PER_NODE, value: "8"', 'PER_NODE, value: "4"'),
+    ("a GPU that is not there", "rendezvous", RANKS, "0,1,2,7", "0,1,2,8"),
+    ("machines of accelerate", "rendezvous", RANKS, "--num_machines 4", "--num_machines 2"),
+    ("processes of accelerate", "rendezvous", RANKS, "--num_processes 32", "--num_processes 8"),
+    ("nodes of a job that runs one pod at once", "rendezvous", RANKS, "  parallelism: 4\n", ""),
+    ("more GPUs before the start", "gpu-count", RANKS, "limits: {nvidia.com/gpu: 1}", "limits: {nvidia.com/gpu: 16}"),
+    ("nodes of a group", "rendezvous", GROUP.replace("--ray_cluster_size=2", "--nnodes, '2', --tp-size=4"), "--nnodes, '2'", "--nnodes, '4'"),
+    ("shards of SGLang", "rendezvous", GROUP.replace("--tensor-parallel-size=8, --pipeline_parallel_size=2", "--tp-size, '16'"), "'16'", "'32'"),
     ("nodes of a TrainJob", "rendezvous", TRAIN, "--nnodes=4", "--nnodes=2"),
     ("shards of a group", "rendezvous", GROUP, "pipeline_parallel_size=2", "pipeline_parallel_size=4"),
     ("the size of a group", "rendezvous", GROUP, "ray_cluster_size=2", "ray_cluster_size=4"),
@@ -269,7 +300,12 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 
 
 # what looks like a mistake, and the manifest
+SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("shards over several pods", SHARDS),
+    ("shards over the pods of Ray", SHARDS.replace("--nnodes, '2'", "--distributed-executor-backend, ray")),
+    ("GPUs of an init container that the containers have, too", RANKS.replace("nvidia.com/gpu: 1}", "nvidia.com/gpu: 8}")),
+    ("ranks that are pods", RANKS.replace('WORLD_SIZE, value: "32"', 'WORLD_SIZE, value: "4"')),
     ("a label of somebody else", POD.replace("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")),
     ("a variable of another program", POD.replace("NCCL_SOCKET_IFNAME", "NCCL_DEBUGGER")),
     ("a variable of a plugin", POD.replace("NCCL_SOCKET_IFNAME", "NCCL_FASTRAK_IFNAME")),

@@ -46,6 +46,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         for pods in pods_of(thing):
             if GPU in needs(pods):
                 yield from _count(manifests, pods)
+                yield from _held(pods)
                 yield from _shared_memory(pods)
                 yield from _one_host(manifests, pods)
                 yield from _two_ways(manifests, pods)
@@ -80,6 +81,16 @@ def _count(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
         if rest and not (known and gpus > max(known)):
             sizes = " or ".join(quantity.shown(host) for host in sorted(known)) or "8 or 16"
             words = f"{quantity.shown(gpus)} GPUs do not divide a host of {sizes}: the rest stays unused"
+            yield pods.owner.warned("gpu-count", words, (*path, "resources", "limits", GPU))
+
+
+def _held(pods: Pods) -> Iterator[Finding]:
+    """The scheduler reserves what the largest init container asks for until the pod ends."""
+    first = [(path, asked(one)) for path, one in pods.containers() if "initContainers" in path and one.get("restartPolicy") != "Always"]  # fmt: skip
+    ours = [asked(one).get(GPU, Decimal(0)) for path, one in pods.containers() if (path, asked(one)) not in first]  # fmt: skip
+    for path, amounts_of in first:
+        if amounts_of.get(GPU, Decimal(0)) > sum(ours):
+            words = f"the pod holds {quantity.shown(amounts_of[GPU])} GPUs until it ends, and its containers ask for {quantity.shown(sum(ours, start=Decimal(0)))}"
             yield pods.owner.warned("gpu-count", words, (*path, "resources", "limits", GPU))
 
 

@@ -23,8 +23,18 @@ _RENDEZVOUS = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _TORCH = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
 _NODES = re.compile(r"--nnodes[= ](\d{1,6})(?![\d:])", re.ASCII)  # `1:4` is elastic
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,6})\b", re.ASCII)
-_TENSOR = re.compile(r"(?:--tensor[-_]parallel[-_]size|-tp)[= ](\d{1,4})(?!\S)", re.ASCII)
-_PIPELINE = re.compile(r"(?:--pipeline[-_]parallel[-_]size|-pp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_TENSOR = re.compile(r"(?:--tensor[-_]parallel(?:[-_]size)?|-tp(?:[-_]size)?)[= ](\d{1,4})(?!\S)", re.ASCII)
+_PIPELINE = re.compile(
+    r"(?:--pipeline[-_]parallel(?:[-_]size)?|-pp(?:[-_]size)?)[= ](\d{1,4})(?!\S)", re.ASCII
+)
+_ACCELERATE = re.compile(r"\baccelerate launch\b", re.ASCII)
+_MACHINES = re.compile(r"--num[-_]machines[= ](\d{1,6})\b", re.ASCII)
+_OF_ALL = re.compile(r"--num[-_]processes[= ](\d{1,6})\b", re.ASCII)
+_GROUP_NODES = re.compile(r"--nnodes[= ](\d{1,6})(?!\S)", re.ASCII)
+_RAY = re.compile(r"\bray start\b|--distributed-executor-backend[= ]ray\b", re.ASCII)  # several pods are one server
+_NODE_NAMES = frozenset({"NNODES", "NUM_NODES", "PET_NNODES"})  # variables with the number of nodes
+_PROCESS_NAMES = frozenset({"GPUS_PER_NODE", "NPROC_PER_NODE", "PET_NPROC_PER_NODE"})
+_DEVICES = re.compile(r"\d{1,3}(,\d{1,3})*", re.ASCII)
 _RAY_SIZE = re.compile(
     r"--ray_cluster_size[= ](\d{1,4})(?!\S)", re.ASCII
 )  # of vLLM's script for several nodes
@@ -37,10 +47,12 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
         all_pods = list(pods_of(thing))
         for pods in all_pods:
-            if is_gang(pods):
+            if is_gang(pods) or _is_alone(pods):
                 yield from _variables(pods, all_pods)
                 yield from _torch(pods, all_pods)
+                yield from _accelerate(pods, all_pods)
                 yield from _resolution(pods)
+            yield from _visible(pods)
             yield from _first(pods)
             yield from _index(pods)
             yield from _shards(pods)
@@ -60,10 +72,54 @@ def _variables(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
             name, value = text(at(variable, "name")), text(at(variable, "value"))
             if value.isdecimal():
                 where = (*path, *inner, "value")
-                if name == "PET_NNODES":
+                if name in _NODE_NAMES:
                     yield from _nodes(pods, all_pods, name, Decimal(value), where)
-                elif name == "PET_NPROC_PER_NODE":
+                elif name in _PROCESS_NAMES:
                     yield from _processes(pods, container, name, Decimal(value), where)
+                elif name == "WORLD_SIZE":
+                    yield from _ranks(pods, all_pods, name, Decimal(value), where)
+
+
+def _is_alone(pods: Pods) -> bool:
+    """An Indexed job runs one pod at once without `parallelism`."""
+    spec = mapping(pods.owner.body.get("spec"))
+    return pods.owner.key == _JOB and spec.get("completionMode") == "Indexed" and GPU in needs(pods)
+
+
+def _ranks(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Path) -> Iterator[Finding]:
+    """A rank is a pod or a GPU, of this job or of the whole set."""
+    with_gpus = [one for one in all_pods if GPU in needs(one)]
+    ranks = {Decimal(pods.count), needs(pods).get(GPU, Decimal(0)) * pods.count}
+    ranks |= {Decimal(sum(one.count for one in with_gpus)), sum((needs(one)[GPU] * one.count for one in with_gpus), start=Decimal(0))}  # fmt: skip
+    if pods.owner.key in _COUNTED and said not in ranks:
+        numbers = " or ".join(quantity.shown(one) for one in sorted(ranks - {Decimal(0)}))
+        words = f"{what} is {quantity.shown(said)}, the manifest has {numbers} ranks: the processes wait for each other until the time-out"
+        yield pods.owner.warned("rendezvous", words, where)
+
+
+def _accelerate(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
+    """Its number of processes is that of all machines."""
+    for path, container in pods.containers():
+        written = _command(container)
+        if _ACCELERATE.search(written):
+            where = (*path, "args" if items(container.get("args")) else "command")
+            for number in _MACHINES.findall(written):
+                yield from _nodes(pods, all_pods, "--num_machines", Decimal(number), where)
+            for number in _OF_ALL.findall(written):
+                yield from _ranks(pods, all_pods, "--num_processes", Decimal(number), where)
+
+
+def _visible(pods: Pods) -> Iterator[Finding]:
+    """A container sees its own GPUs only, and counts them from 0. CUDA leaves out all from the first that is not there."""
+    for path, container in pods.containers():
+        gpus = asked(container).get(GPU)
+        for inner, one in entries(container, "env") if gpus else ():
+            value = text(at(one, "value"))
+            if at(one, "name") == "CUDA_VISIBLE_DEVICES" and _DEVICES.fullmatch(value):
+                last = max(int(number) for number in value.split(","))
+                if gpus is not None and last >= gpus:
+                    words = f"names GPU {last}, the container has {quantity.shown(gpus)}, counted from 0: remove the variable"
+                    yield pods.owner.warned("rendezvous", words, (*path, *inner, "value"))
 
 
 def _torch(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
@@ -102,9 +158,10 @@ def _shards(pods: Pods) -> Iterator[Finding]:
     if pods.owner.key not in _ONE_HOST or at(pods.owner.body, "spec", "predictor", "workerSpec") is not None:
         return
     for path, container in pods.containers():
-        gpus, written = asked(container).get(GPU, Decimal(0)), _command(container)
+        written = _command(container)
+        gpus = asked(container).get(GPU, Decimal(0)) * _product(_GROUP_NODES.findall(written))
         shards = _product(_TENSOR.findall(written)) * _product(_PIPELINE.findall(written))
-        if shards > gpus >= 1:
+        if shards > gpus >= 1 and not _RAY.search(written):
             words = f"{shards} shards of the model and {quantity.shown(gpus)} GPUs: the server does not start"
             yield pods.owner.warned("rendezvous", words, (*path, "args"))
 
@@ -153,6 +210,10 @@ def _group(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
             if shards > gpus >= 1:
                 words = f"{shards} shards of the model, and the group has {quantity.shown(gpus)} GPUs: the server does not start"
                 yield thing.warned("rendezvous", words, (*path, "args"))
+            for number in _GROUP_NODES.findall(written):
+                if int(number) != size:
+                    words = _late("--nnodes", Decimal(number), Decimal(size))
+                    yield thing.warned("rendezvous", words, (*path, "args"))
             for number in _RAY_SIZE.findall(written):
                 if int(number) != size:
                     words = _late("--ray_cluster_size", Decimal(number), Decimal(size))
