@@ -57,6 +57,42 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 QUOTA = (
     "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: a}\nspec: {hard: {requests.nvidia.com/gpu: 8}}\n"
 )
+LEADER = """apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: a}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [leader], verbs: [get, update]}
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+"""
+SCALED = """apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: a}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}, maxReplicas: 3}
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: b}
+spec: {scaleTargetRef: {name: b}, minReplicaCount: 1, maxReplicaCount: 3, triggers: [{type: cpu, metadata: {value: "60"}}]}
+"""
+NODES = """apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: a}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: a}
+      expireAfter: Never
+      requirements:
+        - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+        - {key: karpenter.k8s.aws/instance-gpu-count, operator: Gt, values: ["3"]}
+        - {key: karpenter.k8s.aws/instance-category, operator: In, values: [g, p]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [g6.xlarge, g6.12xlarge]}
+"""
+FABRIC = JOB.replace(
+    "{name: NCCL_SOCKET_IFNAME, value: eth0}",
+    "{name: NCCL_SOCKET_IFNAME, value: eth0}, {name: NCCL_DEBUG, value: Info}, {name: FI_PROVIDER, value: efa}",
+)
+SPREAD = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}], containers: [{name: c, image: 'a:1', resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}}\n"
 SERVED = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: a}
@@ -179,6 +215,21 @@ ROWS = [
     ("a budget of the only pod", "budget", SERVED, "  replicas: 2\n", ""),
     ("a budget of all by an expression", "budget", SERVED, "{minAvailable: 1, selector: {matchLabels: {app: a}}}", "{minAvailable: 2, selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}}"),
     ("a claim of one pod in a rolling update", "claim-sharing", SERVED.replace("replicas: 2", "replicas: 1").replace("minAvailable: 1", "maxUnavailable: 1"), "[ReadWriteMany]", "[ReadWriteOncePod]"),
+    ("a verb that no request has", "empty-rule", ROLE, "verbs: [get]", "verbs: [read]"),
+    ("a part that pods do not have", "empty-rule", ROLE, "[pods]", "[pods/logs]"),
+    ("one pod as a resource", "empty-rule", ROLE, "[pods]", "[pod]"),
+    ("a kind as a resource", "empty-rule", ROLE, "[pods]", "[ConfigMap]"),
+    ("to create what has a name", "empty-rule", LEADER, "update]}\n  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}", "update, create]}"),
+    ("a ScaledObject beside an autoscaler", "scaler-target", SCALED, "{name: b}, minReplicaCount", "{name: a}, minReplicaCount"),
+    ("machines of another architecture", "node-pool-limit", NODES, "amd64", "arm64"),
+    ("machines with fewer GPUs", "node-pool-limit", NODES, '["3"]', '["4"]'),
+    ("machines of another category", "node-pool-limit", NODES, "[g, p]", "[p]"),
+    ("a level of NCCL that is none", "fabric-variable", FABRIC, "value: Info", "value: verbose"),
+    ("a provider that is none", "fabric-variable", FABRIC, "value: efa", "value: aws"),
+    ("an interface of InfiniBand beside EFA", "fabric-variable", FABRIC, "value: eth0", "value: ib0"),
+    ("a spread that counts no pod", "spread", SPREAD, ", labelSelector: {matchLabels: {a: b}}}], cont", "}], cont"),
+    ("a slice that no plugin offers", "device-name", SPREAD, "mig-1g.5gb", "mig-1g5gb"),
+    ("a start that ends before the model is there", "slow-start", POD.replace("livenessProbe", "startupProbe").replace("initialDelaySeconds: 600", "failureThreshold: 60"), "failureThreshold: 60", "failureThreshold: 6"),
     ("ranks of another number of nodes", "rendezvous", RANKS, 'WORLD_SIZE, value: "32"', 'WORLD_SIZE, value: "16"'),
     ("a variable of another number of nodes", "rendezvous", RANKS, 'NNODES, value: "4"', 'NNODES, value: "2"'),
     ("a variable of another number of GPUs", "rendezvous", RANKS, 'PER_NODE, value: "8"', 'PER_NODE, value: "4"'),
@@ -302,6 +353,14 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("a verb of another project", ROLE.replace('[""]', "[example.org]").replace("verbs: [get]", "verbs: [read]")),
+    ("an owner that blocks", ROLE.replace("[pods]", "[pods/finalizers]")),
+    ("a resource of another project", ROLE.replace('[""]', "[example.org]").replace("[pods]", "[job]")),
+    ("a part of what has a name", ROLE.replace("[pods], verbs: [get]", "[pods/exec], resourceNames: [a], verbs: [create]")),
+    ("an autoscaler that KEDA takes over", SCALED.replace("{name: b}, minReplicaCount", "{name: a}, minReplicaCount").replace("metadata: {name: b}", 'metadata: {name: b, annotations: {scaledobject.keda.sh/transfer-hpa-ownership: "true"}}')),
+    ("a machine that the catalog does not know", NODES.replace("[g6.xlarge, g6.12xlarge]", "[g9.12xlarge]").replace("amd64", "arm64")),
+    ("all providers but one", FABRIC.replace("value: efa", "value: ^tcp;ofi_rxm")),
+    ("a slice with media extensions", SPREAD.replace("mig-1g.5gb", "mig-1g.10gb.me")),
     ("shards over several pods", SHARDS),
     ("shards over the pods of Ray", SHARDS.replace("--nnodes, '2'", "--distributed-executor-backend, ray")),
     ("GPUs of an init container that the containers have, too", RANKS.replace("nvidia.com/gpu: 1}", "nvidia.com/gpu: 8}")),

@@ -7,7 +7,7 @@ from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, needs, pods_of
-from gpucluster.k8s.lint.tree import Path, at, entries, items, text
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -42,6 +42,13 @@ _HOMES = {  # built-in resources, and the groups that have them
     **dict.fromkeys(("clusterrolebindings", "clusterroles", "rolebindings", "roles"), frozenset({_RBAC})),
 }  # fmt: skip
 _GROUPS = frozenset({"", "apps", "autoscaling", "batch", "extensions", "networking.k8s.io", "policy", _RBAC})
+_SUBRESOURCES = {  # of built-in resources whose parts people name; each resource has `finalizers` for owners
+    "pods": frozenset({"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize", "status"}),
+    **dict.fromkeys(("deployments", "replicasets", "statefulsets"), frozenset({"scale", "status"})),
+    **dict.fromkeys(("cronjobs", "daemonsets", "ingresses", "jobs", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets"), frozenset({"status"})),
+    "services": frozenset({"proxy", "status"}),
+}  # fmt: skip
+_VERBS = frozenset({"*", "approve", "attest", "bind", "create", "delete", "deletecollection", "escalate", "get", "impersonate", "list", "patch", "proxy", "sign", "update", "use", "watch"})  # fmt: skip
 _NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
 
@@ -75,6 +82,8 @@ def _role(role: Obj) -> Iterator[Finding]:
             yield role.warned("wildcard-role", words, path)
         yield from _tokens(role, path, resources, verbs) if not named else ()
         yield from _nothing(role, path, resources, groups)
+        yield from _words(role, path, resources, verbs, groups)
+        yield from _unnamed(role, path, mapping(rule))
         if verbs & _GRANTS and not named:
             words = f"{', '.join(sorted(verbs & _GRANTS))}: its holder can take rights that nobody gave"
             yield role.warned("escalation-role", words, path)
@@ -101,6 +110,45 @@ def _nothing(role: Obj, path: Path, resources: frozenset[str], groups: frozenset
             home = "the core group" if "" in homes else " or ".join(sorted(homes))
             words = f"allows nothing on {resource}, which is in {home}"
             yield role.warned("empty-rule", words, path)
+
+
+def _words(
+    role: Obj, path: Path, resources: frozenset[str], verbs: frozenset[str], groups: frozenset[str]
+) -> Iterator[Finding]:
+    """The API server takes any word in a rule, and compares it with requests."""
+    if not groups or not groups <= _GROUPS:
+        return
+    for verb in sorted(verbs - _VERBS) if resources & _HOMES.keys() else ():
+        words = f"no request has the verb {quoted(verb)}: verbs are get, list, watch, create, update, patch and delete"
+        yield role.warned("empty-rule", words, (*path, "verbs"))
+    for resource in sorted(resources):
+        name, _, part = resource.partition("/")
+        known = _SUBRESOURCES.get(name)
+        if part and known and part not in {*known, "*", "finalizers"}:
+            words = f"{name} have no {quoted(part)}: they have {', '.join(sorted(known))}"
+            yield role.warned("empty-rule", words, (*path, "resources"))
+        elif name not in _HOMES and (meant := _plural(name)):
+            words = f"no resource has the name {quoted(name)}: {meant} is meant"
+            yield role.warned("empty-rule", words, (*path, "resources"))
+
+
+def _plural(name: str) -> str:
+    """Return the resource that a word for one object, or a kind, means; "" if it means none."""
+    low = name.lower()
+    return next((one for one in (low, f"{low}s", f"{low}es", f"{low[:-1]}ies") if one in _HOMES), "")
+
+
+def _unnamed(role: Obj, path: Path, rule: Mapping[str, Any]) -> Iterator[Finding]:
+    """A request that creates an object has no name in its address, so that a rule with names never allows it."""
+    names, verbs = items(rule.get("resourceNames")), items(rule.get("verbs"))
+    if not names or "create" not in verbs or rule.get("nonResourceURLs"):
+        return
+    wide = [mapping(other) for _, other in entries(role.body, "rules") if not items(at(other, "resourceNames"))]  # fmt: skip
+    for resource in map(text, items(rule.get("resources"))):
+        others = (one for one in wide if {*map(text, items(one.get("resources")))} & {resource, "*"})
+        if "/" not in resource and not any({"create", "*"} & {*map(text, items(one.get("verbs")))} for one in others):  # fmt: skip
+            words = f"never allows to create {resource}: a request to create has no name, and the rule has resourceNames"
+            yield role.warned("empty-rule", words, (*path, "verbs"))
 
 
 def _binding(binding: Obj) -> Iterator[Finding]:

@@ -28,6 +28,9 @@ _MEANT = {
 _SEVERAL = re.compile(
     r"\btorchrun\b.*?--nproc[_-]per[_-]node[= ](?:[2-9]|\d{2,6}|gpu)\b", re.ASCII | re.DOTALL
 )
+_SLICE = re.compile(
+    r"nvidia\.com/mig-\d{1,2}(?:c\.\d{1,2})?g\.\d{1,4}gb(?:\.me(?:\.all)?|\.gfx|-me)?(?:\.shared)?", re.ASCII
+)
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -44,9 +47,13 @@ def _names(pods: Pods) -> Iterator[Finding]:
     for path, container in pods.containers():
         for part in ("limits", "requests"):
             for name in mapping(at(container, "resources", part)):
+                where = (*path, "resources", part, name)
                 if name in _MEANT:
                     words = f"no device plugin offers it: {_MEANT[name]} is meant"
-                    yield pods.owner.warned("device-name", words, (*path, "resources", part, name))
+                    yield pods.owner.warned("device-name", words, where)
+                elif name.startswith("nvidia.com/mig") and not _SLICE.fullmatch(name):
+                    words = "no device plugin offers it: a slice has a name such as nvidia.com/mig-1g.10gb"
+                    yield pods.owner.warned("device-name", words, where)
 
 
 def _quota(quota: Obj) -> Iterator[Finding]:

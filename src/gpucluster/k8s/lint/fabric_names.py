@@ -1,12 +1,13 @@
 """Variables of NCCL and libfabric: names that no library reads, and an interface that no other node reaches."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.gangs import is_gang
+from gpucluster.k8s.lint.gangs import EFA, is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import pods_of
+from gpucluster.k8s.lint.pods import asked, pods_of
 from gpucluster.k8s.lint.tree import at, entries, text
 from gpucluster.text import quoted
 
@@ -42,6 +43,12 @@ _KNOWN = frozenset(
 )  # fmt: skip
 _PREFIXES = ("NCCL_", "FI_EFA_", "FI_PROVIDER")
 _NEAR = 0.9
+# NCCL_DEBUG in any case; FI_PROVIDER is a list of names of fi_info(1), with `^` in front of those to leave out
+_LEVELS = frozenset({"abort", "info", "none", "trace", "version", "warn"})
+_PROVIDERS = frozenset(
+    {"cxi", "efa", "gni", "hook_debug", "lnx", "lpp", "mlx", "net", "ofi_rxd", "ofi_rxm", "opx", "psm", "psm2", "psm3", "rxd", "rxm", "shm",
+     "sm2", "sockets", "tcp", "ucx", "udp", "usnic", "verbs"}
+)  # fmt: skip
 _INTERFACES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
 
 
@@ -58,6 +65,23 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
                     if gang and name in _INTERFACES and at(variable, "value") in ("lo", "=lo"):
                         words = f"{name}=lo: the other nodes are not reached, and the gang waits until its time-out"
                         yield thing.warned("fabric-variable", words, (*where, "value"))
+                    if words := _value(name, text(at(variable, "value")), efa=EFA in asked(container)):
+                        yield thing.warned("fabric-variable", words, (*where, "value"))
+
+
+def _value(name: str, value: str, *, efa: bool) -> str:
+    """Return what is wrong with a value; "" for one that is filled later, or that is right."""
+    if not value or "$" in value:
+        return ""
+    if name == "NCCL_DEBUG" and value.lower() not in _LEVELS:
+        return f"NCCL_DEBUG is none of VERSION, WARN, INFO, TRACE: {quoted(value)} prints nothing"
+    if name == "FI_PROVIDER":
+        parts = [part for part in re.split(r"[,;]", value.removeprefix("^").lower()) if part]
+        unknown = [part for part in parts if part not in _PROVIDERS]
+        return f"libfabric has no provider {quoted(unknown[0])}: efa is that of AWS" if unknown else ""
+    if name in _INTERFACES and efa and value.lstrip("=").startswith("ib"):
+        return f"machines with EFA have no interface {quoted(value)}: theirs begin with en or eth, and `^lo,docker` leaves out the others"
+    return ""
 
 
 def _meant(name: str) -> str:

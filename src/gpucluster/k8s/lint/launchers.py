@@ -31,7 +31,9 @@ _ACCELERATE = re.compile(r"\baccelerate launch\b", re.ASCII)
 _MACHINES = re.compile(r"--num[-_]machines[= ](\d{1,6})\b", re.ASCII)
 _OF_ALL = re.compile(r"--num[-_]processes[= ](\d{1,6})\b", re.ASCII)
 _GROUP_NODES = re.compile(r"--nnodes[= ](\d{1,6})(?!\S)", re.ASCII)
-_RAY = re.compile(r"\bray start\b|--distributed-executor-backend[= ]ray\b", re.ASCII)  # several pods are one server
+_RAY = re.compile(
+    r"\bray start\b|--distributed-executor-backend[= ]ray\b", re.ASCII
+)  # several pods are one server
 _NODE_NAMES = frozenset({"NNODES", "NUM_NODES", "PET_NNODES"})  # variables with the number of nodes
 _PROCESS_NAMES = frozenset({"GPUS_PER_NODE", "NPROC_PER_NODE", "PET_NPROC_PER_NODE"})
 _DEVICES = re.compile(r"\d{1,3}(,\d{1,3})*", re.ASCII)

@@ -84,6 +84,9 @@ def _reaches_dns(policy: Obj) -> bool:
 
 def _spread(pods: Pods) -> Iterator[Finding]:
     for path, constraint in entries(pods.spec, "topologySpreadConstraints") if pods.complete else ():
+        if at(constraint, "labelSelector") is None:
+            words = "has no labelSelector, so that it counts no pod and spreads nothing"
+            yield pods.owner.warned("spread", words, pods.where("spec", *path))
         selector = mapping(at(constraint, "labelSelector"))
         wanted = mapping(selector.get("matchLabels"))
         if wanted and any(pods.labels.get(key) != value for key, value in wanted.items()):

@@ -9,7 +9,7 @@ from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
+from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of, selects
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts
 from gpucluster.text import quoted
 
@@ -192,6 +192,18 @@ def _fits(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> I
         yield pods.owner.found("untolerated", f"does not tolerate the taints of {names}: it would stay pending", pods.where("spec", "tolerations"))  # fmt: skip
     elif must and (lack := [_lack(pods, pool) for pool in tolerated]) and all(lack):
         yield pods.owner.found("too-large", f"fits no node: {'; '.join(lack)}", pods.where("spec"))
+    elif must:
+        yield from _apart(pods, sum(pool.max_nodes for pool in tolerated))
+
+
+def _apart(pods: Pods, nodes: int) -> Iterator[Finding]:
+    """Pods that may not share a host need as many nodes."""
+    hard = ("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    for path, term in entries(pods.spec, *hard):
+        own = selects(at(term, "labelSelector"), pods.labels)
+        if own and at(term, "topologyKey") == kueue.HOSTNAME and pods.count > nodes:
+            words = f"{pods.count} pods exclude each other by host, and their pools have {nodes} nodes at most: some wait forever"
+            yield pods.owner.warned("spread", words, pods.where("spec", *path))
 
 
 def _flavors(manifests: ManifestSet, pods: Pods) -> tuple[Obj, ...] | None:

@@ -16,16 +16,13 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
         for pods in pods_of(thing):
             for path, container in pods.containers():
-                probe = mapping(container.get("livenessProbe"))
+                name = "startupProbe" if container.get("startupProbe") else "livenessProbe"
+                probe = mapping(container.get(name))
                 budget = _budget(probe)
-                if (
-                    probe
-                    and not container.get("startupProbe")
-                    and asked(container).get(GPU)
-                    and budget < _LEAST
-                ):
-                    words = f"ends the container after {budget} s, and a model can load longer: add a startupProbe"
-                    yield thing.warned("slow-start", words, (*path, "livenessProbe"))
+                if probe and asked(container).get(GPU) and budget < _LEAST:
+                    mend = "add a startupProbe" if name == "livenessProbe" else "raise its failureThreshold"
+                    words = f"ends the container after {budget} s, and a model can load longer: {mend}"
+                    yield thing.warned("slow-start", words, (*path, name))
 
 
 def _budget(probe: Mapping[str, Any]) -> int:

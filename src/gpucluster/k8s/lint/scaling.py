@@ -1,10 +1,11 @@
 """Autoscalers, limits and quotas that cannot work: metrics that nobody serves, and node pools below one node."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
+from gpucluster.catalog import Machine
 from gpucluster.k8s.lint import hosts, kueue
 from gpucluster.k8s.lint.disruption import has_gpus
 from gpucluster.k8s.lint.finding import Finding
@@ -15,6 +16,8 @@ from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _HPA, _NODE_POOL = "HorizontalPodAutoscaler.autoscaling", "NodePool.karpenter.sh"
+_SCALED_OBJECT = "ScaledObject.keda.sh"
+_TAKES_OVER = "scaledobject.keda.sh/transfer-hpa-ownership"
 _UNSCALABLE = frozenset({"Job", "CronJob", "DaemonSet", "Pod"})  # kinds without the subresource `scale`
 _BOUNDS = (("minReplicas", "maxReplicas"), ("minReplicaCount", "maxReplicaCount"))
 _DEEPEST = 8  # keys above the bounds of a worker group
@@ -26,16 +29,30 @@ _ADAPTERS = {
 }
 
 
+_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+# labels that Karpenter derives from a machine, and where their value is known from
+_FACTS: dict[str, Callable[[Machine], str]] = {
+    "kubernetes.io/arch": lambda machine: _ARCHITECTURES.get(machine.arch, machine.arch),
+    "karpenter.k8s.aws/instance-category": lambda machine: machine.name[: -len(machine.name.lstrip("abcdefghijklmnopqrstuvwxyz"))],
+    "karpenter.k8s.aws/instance-family": lambda machine: machine.name.partition(".")[0],
+    "karpenter.k8s.aws/instance-size": lambda machine: machine.name.partition(".")[2],
+    "karpenter.k8s.aws/instance-cpu": lambda machine: str(machine.vcpus),
+    "karpenter.k8s.aws/instance-gpu-count": lambda machine: str(machine.gpu.count) if machine.gpu else "",
+}  # fmt: skip
+
+
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     all_pods = [pods for thing in manifests.objects for pods in pods_of(thing)]
     for scaler in manifests.all(_HPA):
         yield from _target(scaler)
         yield from _metrics(manifests, scaler, all_pods)
+    yield from _twice(manifests)
     for thing in manifests.objects:
         if thing.key != _HPA:
             yield from _bounds(thing, thing.body, ())
     for maker in manifests.all(_NODE_POOL):
         yield from _limits(maker)
+        yield from _machines(maker)
         yield from _own_taints(manifests, maker, all_pods)
     for quota in manifests.all("ResourceQuota"):
         yield from _quota(manifests, quota)
@@ -45,6 +62,21 @@ def _target(scaler: Obj) -> Iterator[Finding]:
     kind, where = text(at(scaler.body, "spec", "scaleTargetRef", "kind")), ("spec", "scaleTargetRef", "kind")
     if kind in _UNSCALABLE and not _is_of_others(scaler):
         yield scaler.found("scaler-target", f"a {kind} has no scale that an autoscaler can set", where)
+
+
+def _twice(manifests: ManifestSet) -> Iterator[Finding]:
+    """Two autoscalers set one number in turn. A ScaledObject makes an autoscaler."""
+    seen: dict[tuple[str, str, str], Obj] = {}
+    for scaler in manifests.all(_HPA, _SCALED_OBJECT):
+        ref = at(scaler.body, "spec", "scaleTargetRef")
+        kind, name = text(at(ref, "kind")) or "Deployment", text(at(ref, "name"))
+        taken = mapping(at(scaler.body, "metadata", "annotations")).get(_TAKES_OVER) == "true"
+        if not name or taken or manifests.get(scaler.key, scaler.name, scaler.namespace) is not scaler:
+            continue
+        first = seen.setdefault((kind, name, scaler.namespace), scaler)
+        if first is not scaler and (manifests.facts.whole or first.document.file == scaler.document.file):
+            words = f"{first.kind} {first.name!r} scales {kind} {name!r}, too: both set its number of replicas in turn"
+            yield scaler.warned("scaler-target", words, ("spec", "scaleTargetRef", "name"))
 
 
 def _is_of_others(scaler: Obj) -> bool:
@@ -121,6 +153,35 @@ def _limits(maker: Obj) -> Iterator[Finding]:
             yield maker.found(
                 "node-pool-limit", "none of its machines has a GPU", ("spec", "limits", resource)
             )
+
+
+def _machines(maker: Obj) -> Iterator[Finding]:
+    """Requirements are joined by "and". Machines that the catalog does not know are left out."""
+    names = {name for _, name in hosts.wanted(maker, hosts.TYPE)}
+    machines = [one for name in names if (one := hosts.machines().get(name)) is not None]
+    if not names or len(machines) < len(names):
+        return
+    for path, one in entries(maker.body, "spec", "template", "spec", "requirements"):
+        key, operator = text(at(one, "key")), text(at(one, "operator"))
+        values = [text(value) for value in items(at(one, "values"))]
+        found = _FACTS.get(key)
+        if found and values and not any(_holds(found(machine), operator, values) for machine in machines):
+            shown = ", ".join(sorted(names))
+            words = f"no machine of {hosts.TYPE} ({shown}) fits {key} {operator} {', '.join(values)}: Karpenter makes none"
+            yield maker.found("node-pool-limit", words, path)
+
+
+def _holds(fact: str, operator: str, values: list[str]) -> bool:
+    match operator:
+        case "In":
+            return fact in values
+        case "NotIn":
+            return fact not in values
+        case "Gt" | "Gte" | "Lt" | "Lte" if values[0].isdecimal():
+            number, bound = int(fact or 0), int(values[0])
+            return {"Gt": number > bound, "Gte": number >= bound, "Lt": number < bound, "Lte": number <= bound}[operator]  # fmt: skip
+        case _:
+            return True
 
 
 def _own_taints(manifests: ManifestSet, maker: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
