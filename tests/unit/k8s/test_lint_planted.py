@@ -19,7 +19,7 @@ OF_THE_ISSUE = frozenset(  # the classes that issue 15 names
         "two-gpu-ways", "two-quotas", "image-tag",
     }
 )  # fmt: skip
-LEAST = 134
+LEAST = 156
 
 
 def rules_of(file: Path, *, whole: bool) -> set[str]:

@@ -55,6 +55,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
                 yield from _accelerate(pods, all_pods)
                 yield from _resolution(pods)
             yield from _visible(pods)
+            yield from _width(pods)
             yield from _first(pods)
             yield from _index(pods)
             yield from _shards(pods)
@@ -86,6 +87,19 @@ def _is_alone(pods: Pods) -> bool:
     """An Indexed job runs one pod at once without `parallelism`."""
     spec = mapping(pods.owner.body.get("spec"))
     return pods.owner.key == _JOB and spec.get("completionMode") == "Indexed" and GPU in needs(pods)
+
+
+def _width(pods: Pods) -> Iterator[Finding]:
+    """Pods of a job that look for each other must all run at once. Pods of a JobSet are in `values`."""
+    spec = mapping(pods.owner.body.get("spec"))
+    width, count = spec.get("parallelism", 1), spec.get("completions")
+    if pods.owner.key != _JOB or spec.get("completionMode") != "Indexed" or type(count) is not int:
+        return
+    told = {text(at(one, "name")) for _, container in pods.containers() for _, one in entries(container, "env")}  # fmt: skip
+    wide = any(number == str(width) != "1" for _, one in pods.containers() for number in _NODES.findall(_command(one)))  # fmt: skip
+    if type(width) is int and width != count and (wide or told & {*_RENDEZVOUS}):
+        words = f"{width} parallel pods and {count} completions: both must be equal in a gang"
+        yield pods.owner.warned("gang-width", words, ("spec", "completions"))
 
 
 def _ranks(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Path) -> Iterator[Finding]:
