@@ -166,7 +166,7 @@ SEARCHED = [
     ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", f"  leaderWorkerTemplate:\n    size: 2\n    workerTemplate: {POD}\n"),
     ("InferenceService", "serving.kserve.io/v1beta1", "  predictor:\n    containers: [{name: c, image: 'x:latest', env: [{name: API_KEY, value: abcdefgh}]}]\n"),
     ("ClusterTrainingRuntime", "trainer.kubeflow.org/v1alpha1", f"  template: {{spec: {{replicatedJobs: [{{name: node, template: {{spec: {{template: {POD}}}}}}}]}}}}\n"),
-    ("MPIJob", "kubeflow.org/v2beta1", f"  mpiReplicaSpecs: {{Worker: {{replicas: 2, template: {POD}}}}}\n"),
+    ("MPIJob", "kubeflow.org/v2beta1", f"  mpiReplicaSpecs: {{Launcher: {{template: {{spec: {{containers: [{{name: l, image: 'a:1'}}]}}}}}}, Worker: {{replicas: 2, template: {POD}}}}}\n"),
     ("Thing", "example.org/v1", f"  deep: [{{er: {{podTemplate: {POD}}}}}]\n"),
 ]  # fmt: skip
 

@@ -137,6 +137,22 @@ spec:
   runtimeRef: {name: torch-distributed}
   trainer: {numNodes: 4, image: "a:1", command: [torchrun, --nnodes=4, a.py]}
 """
+SERVER = """apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+  containers:
+    - name: c
+      image: registry.example.org/vllm:1
+      command: [vllm, serve, a/b, --port, '8000']
+      env: [{name: A, value: b}, {name: URL, value: $(A)/v1}]
+      ports: [{name: http, containerPort: 8000}, {name: metrics, containerPort: 9000}]
+      readinessProbe: {httpGet: {path: /health, port: 8000}}
+      resources: {limits: {ephemeral-storage: 10Gi}}
+      volumeMounts: [{name: v, mountPath: /v}]
+  volumes: [{name: v, emptyDir: {sizeLimit: 10Gi}}]
+"""
 RANKS = """apiVersion: batch/v1
 kind: Job
 metadata: {name: a}
@@ -215,6 +231,14 @@ ROWS = [
     ("a budget of the only pod", "budget", SERVED, "  replicas: 2\n", ""),
     ("a budget of all by an expression", "budget", SERVED, "{minAvailable: 1, selector: {matchLabels: {app: a}}}", "{minAvailable: 2, selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}}"),
     ("a claim of one pod in a rolling update", "claim-sharing", SERVED.replace("replicas: 2", "replicas: 1").replace("minAvailable: 1", "maxUnavailable: 1"), "[ReadWriteMany]", "[ReadWriteOncePod]"),
+    ("a pod that is ready at another port", "port", SERVER, "port: 8000", "port: 8080"),
+    ("a pod that is ready at another name", "port", SERVER, "port: 8000", "port: metrics"),
+    ("a server at another port", "port", SERVER, "'8000'", "'8100'"),
+    ("a taint of the device plugin in the plural", "device-name", SERVER, "key: nvidia.com/gpu,", "key: nvidia.com/gpus,"),
+    ("a variable before its source", "variable", SERVER, "{name: A, value: b}, {name: URL, value: $(A)/v1}", "{name: URL, value: $(A)/v1}, {name: A, value: b}"),
+    ("a volume beyond the disk of its container", "shm", SERVER, "sizeLimit: 10Gi", "sizeLimit: 11Gi"),
+    ("retries of one index of a gang", "gang-retries", RANKS, "backoffLimit: 0", "backoffLimitPerIndex: 1"),
+    ("a level of a topology under another word", "queue-label", JOB.replace("template:\n    spec", "template:\n    metadata: {annotations: {kueue.x-k8s.io/podset-preferred-topology: kubernetes.io/hostname}}\n    spec"), "podset-preferred-topology", "podset-prefered-topology"),
     ("a verb that no request has", "empty-rule", ROLE, "verbs: [get]", "verbs: [read]"),
     ("a part that pods do not have", "empty-rule", ROLE, "[pods]", "[pods/logs]"),
     ("one pod as a resource", "empty-rule", ROLE, "[pods]", "[pod]"),
@@ -353,6 +377,10 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("a port that a shell fills", SERVER.replace("'8000'", "$PORT").replace("port: 8000}}", "port: 9000}}")),
+    ("a variable that a shell fills", SERVER.replace("{name: A, value: b}, {name: URL, value: $(A)/v1}", "{name: URL, value: $$(A)/v1}, {name: A, value: b}")),
+    ("retries of an index that is alone", RANKS.replace("backoffLimit: 0", "backoffLimitPerIndex: 1").replace("torchrun --nnodes=4 a.py && accelerate launch --num_machines 4 --num_processes 32 b.py", "python a.py").replace('{name: NNODES, value: "4"}, ', "")),
+    ("a label that Kueue writes", JOB.replace("template:\n    spec", "template:\n    metadata: {labels: {kueue.x-k8s.io/podset: main}}\n    spec")),
     ("a verb of another project", ROLE.replace('[""]', "[example.org]").replace("verbs: [get]", "verbs: [read]")),
     ("an owner that blocks", ROLE.replace("[pods]", "[pods/finalizers]")),
     ("a resource of another project", ROLE.replace('[""]', "[example.org]").replace("[pods]", "[job]")),

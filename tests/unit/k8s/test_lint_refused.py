@@ -108,6 +108,8 @@ ROWS = [
     ("a port of the node of a plain service", "port", SERVICE, "type: NodePort", "type: ClusterIP"),
     ("a name without a name", "one-of", NAMED, ", externalName: a.example.org", ""),
     ("a registry's secret under another key", "one-of", SECRET, ".dockerconfigjson: ", "config.json: "),
+    ("a map beyond one MiB", "range", MAP, "a: b", f"a: {'b' * 2**20}"),
+    ("a Secret beyond one MiB", "range", SECRET, "'{}'", f"'{{\"a\": \"{'b' * 2**20}\"}}'"),
     ("a key that is given twice", "one-of", MAP, "{c: YQ==}", "{a: YQ==}"),
     ("two modes beside that of one pod", "one-of", CLAIM, "[ReadWriteOnce]", "[ReadWriteOnce, ReadWriteOncePod]"),
     ("a claim without a mode", "schema", CLAIM, "accessModes: [ReadWriteOnce], ", ""),

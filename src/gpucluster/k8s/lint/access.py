@@ -118,8 +118,11 @@ def _words(
     """The API server takes any word in a rule, and compares it with requests."""
     if not groups or not groups <= _GROUPS:
         return
-    for verb in sorted(verbs - _VERBS) if resources & _HOMES.keys() else ():
-        words = f"no request has the verb {quoted(verb)}: verbs are get, list, watch, create, update, patch and delete"
+    unknown = ", ".join(sorted(verbs - _VERBS)) if resources & _HOMES.keys() and "*" not in verbs else ""
+    if unknown:
+        words = (
+            f"no request has the verb {unknown}: verbs are get, list, watch, create, update, patch and delete"
+        )
         yield role.warned("empty-rule", words, (*path, "verbs"))
     for resource in sorted(resources):
         name, _, part = resource.partition("/")

@@ -14,6 +14,7 @@ from gpucluster.text import quoted
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
 _VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)  # printable ASCII without `=`
+_USED = re.compile(r"(?<!\$)\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)", re.ASCII)
 _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _ALWAYS = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
@@ -134,6 +135,18 @@ def _container(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator
     yield from _repeated(pods, path, container)
     for inner, variable in entries(container, "env"):
         yield from _variable(pods, (*path, *inner), mapping(variable))
+    yield from _order(pods, path, container)
+
+
+def _order(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    """The kubelet fills `$(NAME)` from the variables before it. `$$(NAME)` is text."""
+    names = [text(at(one, "name")) for _, one in entries(container, "env")]
+    for number, (inner, one) in enumerate(entries(container, "env")):
+        later = {*names[number + 1 :]} - {*names[:number]}
+        used = [name for name in _USED.findall(text(at(one, "value"))) if name in later]
+        if used and not items(container.get("envFrom")):
+            words = f"$({used[0]}) stays as it is: the variable {used[0]} comes later in the list"
+            yield pods.owner.warned("variable", words, (*path, *inner, "value"))
 
 
 def _repeated(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:

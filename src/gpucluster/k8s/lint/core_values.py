@@ -113,6 +113,8 @@ def _secret(thing: Obj) -> Iterator[Finding]:
             words = f"a Secret of type {thing.body['type']} needs the key {key}"
             yield thing.found("one-of", words, ("data",))
     yield from _keys(thing, ("data", "stringData"))
+    own = {key: value for key, value in data.items() if key not in more}
+    yield from _size(thing, _bytes(own, coded=True) + _bytes(more))
 
 
 def _is_base64(value: str) -> bool:
@@ -123,8 +125,21 @@ def _is_base64(value: str) -> bool:
     return True
 
 
+def _bytes(values: Any, *, coded: bool = False) -> int:
+    """Return the size of texts; of base64 that of what is in it."""
+    found = [text(value) for value in mapping(values).values()]
+    return sum(len("".join(one.split()).rstrip("=")) * 3 // 4 if coded else len(one.encode()) for one in found)  # fmt: skip
+
+
+def _size(thing: Obj, size: int) -> Iterator[Finding]:
+    if size > _LARGEST:
+        words = f"has {size} bytes; the limit is {_LARGEST}: put large files into a volume or an image"
+        yield thing.found("range", words, ("data",))
+
+
 def _config(thing: Obj) -> Iterator[Finding]:
     yield from _keys(thing, ("data", "binaryData"))
+    yield from _size(thing, _bytes(thing.body.get("data")) + _bytes(thing.body.get("binaryData"), coded=True))
     for key in mapping(thing.body.get("data")).keys() & mapping(thing.body.get("binaryData")).keys():
         yield thing.found("one-of", "the key is in data, too", ("binaryData", key))
 
@@ -298,6 +313,7 @@ def _flavors(queue: Obj) -> Iterator[Finding]:
                     yield queue.found("range", words, (*where, *inner, "lendingLimit"))
 
 
+_LARGEST = 2**20  # bytes of a ConfigMap or a Secret
 _OPAQUE = frozenset({"ConfigMap", "CustomResourceDefinition", "Secret"})
 _SPECIAL = {
     f"Role.{_RBAC}": (_roles,),

@@ -40,6 +40,10 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _quota(thing)
         for pods in pods_of(thing):
             yield from _names(pods)
+            for path, one in entries(pods.spec, "tolerations"):
+                if (key := text(at(one, "key"))) in _MEANT:
+                    words = f"no node has the taint {key}: {_MEANT[key]} is meant"
+                    yield thing.warned("device-name", words, pods.where("spec", *path, "key"))
             yield from _without_limit(pods)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpucluster.k8s.lint import hosts, storage
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.gangs import is_gang
+from gpucluster.k8s.lint.gangs import is_gang, is_launched
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of, selects
 from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
@@ -138,7 +138,11 @@ def _retries(pods: Pods) -> Iterator[Finding]:
     absent = limit is None and "podFailurePolicy" not in spec
     if at(pods.owner.body, "spec", "failurePolicy", "restartStrategy") == "InPlaceRestart":
         return  # JobSet's own: the pods of the gang start again together
-    if "backoffLimitPerIndex" not in spec and (absent or (type(limit) is int and limit > 0)):
+    each = spec.get("backoffLimitPerIndex")
+    if type(each) is int and each > 0 and pods.owner.key == "Job.batch" and is_launched(pods):
+        words = f"an index of the gang is tried again ({each}) while the others hold their GPUs: use backoffLimit 0, and restart the whole job"
+        yield pods.owner.warned("gang-retries", words, (*pods.path[:-1], "backoffLimitPerIndex"))
+    elif each is None and (absent or (type(limit) is int and limit > 0)):
         words = f"{_DEFAULT_RETRIES} by default" if absent else str(limit)
         yield pods.owner.warned("gang-retries", f"one pod of the gang is tried again ({words}) while the others hold their GPUs: use 0, and restart the whole set", where)  # fmt: skip
 

@@ -67,7 +67,12 @@ def devices(pods: Pods) -> dict[str, Decimal]:
 def _is_wide(pods: Pods) -> bool:
     """A plain Job is a gang if it is indexed, or starts a distributed program; else its pods take work from a queue."""
     indexed = at(pods.owner.body, "spec", "completionMode") == "Indexed"
-    return pods.owner.key != "Job.batch" or indexed or any(word in repr(pods.spec) for word in _LAUNCHERS)
+    return pods.owner.key != "Job.batch" or indexed or is_launched(pods)
+
+
+def is_launched(pods: Pods) -> bool:
+    """Return whether the pods start a distributed program."""
+    return any(word in repr(pods.spec) for word in _LAUNCHERS)
 
 
 def _count(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:

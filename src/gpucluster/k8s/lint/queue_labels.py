@@ -1,6 +1,8 @@
 """Where Kueue reads the label of a queue: at the workload, not at its pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.kueue import CLUSTER_QUEUE, QUEUE_LABEL, queue_of
@@ -16,6 +18,20 @@ _OWNERS: dict[str, Path] = {  # where the labels are that Kueue reads
 }
 
 
+# pkg/controller/constants and apis/kueue of Kueue 0.19: what people write at pods and workloads
+_PREFIX = "kueue.x-k8s.io/"
+_KNOWN = frozenset(
+    f"{_PREFIX}{name}"
+    for name in (
+        "elastic-job", "job-completions-equal-parallelism", "job-min-parallelism", "managed", "max-exec-time-seconds", "pod-group-fast-admission",
+        "pod-group-name", "pod-group-pod-index", "pod-group-pod-index-label", "pod-group-serving", "pod-group-total-count", "pod-suspending-parent",
+        "podset-group-name", "podset-preferred-topology", "podset-required-topology", "podset-slice-required-topology",
+        "podset-slice-required-topology-constraints", "podset-slice-size", "podset-unconstrained-topology", "prebuilt-workload-name", "priority-boost",
+        "priority-class", "queue-name", "retriable-in-group", "safe-to-forcefully-delete", "workload-allowed-resource-flavors",
+    )
+)  # fmt: skip
+_OF_KUEUE = frozenset({"cluster-queue-name", "local-queue-name", "podset", "podset-replica-sizes", "workload", "workload-slice-name"})  # it writes these  # fmt: skip
+_NEAR = 0.85
 _MISSPELT = frozenset(
     {"kueue.x-k8s.io/queue", "kueue.x-k8s.io/queuename", "kueue.x-k8s.io/queue_name", "kueue.x-k8s.io/localqueue", "kueue.x-k8s.io/local-queue", "kueue.sigs.k8s.io/queue-name", "x-k8s.io/queue-name"}
 )  # fmt: skip
@@ -28,6 +44,10 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _namespaces(queue)
     for thing in manifests.objects:
         yield from _misplaced(thing)
+        yield from _near(thing, mapping(thing.body.get("metadata")), ("metadata",))
+        for pods in pods_of(thing):
+            if pods.path:
+                yield from _near(thing, mapping(pods.template.get("metadata")), pods.where("metadata"))
         yield from _suspended(manifests, thing)
         way = _OWNERS.get(thing.key)
         if way is None or QUEUE_LABEL in mapping(at(thing.body, *map(str, way))):
@@ -51,6 +71,18 @@ def _misplaced(thing: Obj) -> Iterator[Finding]:
         if key in _MISSPELT:
             words = f"Kueue does not read this label: {QUEUE_LABEL} is meant"
             yield thing.warned("queue-label", words, ("metadata", "labels", key))
+
+
+def _near(thing: Obj, metadata: Mapping[str, Any], where: Path) -> Iterator[Finding]:
+    """Kueue reads no word that is only similar: a gang then starts anywhere, or outside of its queue."""
+    for part in ("annotations", "labels"):
+        for key in mapping(metadata.get(part)):
+            near = (
+                get_close_matches(key, sorted(_KNOWN), n=1, cutoff=_NEAR) if key.startswith(_PREFIX) else []
+            )
+            if near and key not in _KNOWN | _MISSPELT and key.partition("/")[2] not in _OF_KUEUE:
+                words = f"Kueue does not read {key}: {near[0]} is meant"
+                yield thing.warned("queue-label", words, (*where, part, key))
 
 
 def _suspended(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:

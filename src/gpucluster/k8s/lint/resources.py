@@ -23,6 +23,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             for path, container in pods.containers():
                 yield from _container(pods, path, mapping(container.get("resources")))
             yield from _shared_memory(pods)
+            yield from _disks(pods)
 
 
 def _container(pods: Pods, path: Path, resources: Mapping[str, Any]) -> Iterator[Finding]:
@@ -84,6 +85,17 @@ def _shared_memory(pods: Pods) -> Iterator[Finding]:
                 limit = amounts(at(container, "resources", "limits")).get("memory")
                 if _mounts(container, name) and limit is not None and size > limit:
                     yield pods.owner.warned("shm", f"sizeLimit {quantity.shown(size)} is above the memory limit {quantity.shown(limit)} of {quoted(container.get('name'))}", (*where, "sizeLimit"))  # fmt: skip
+
+
+def _disks(pods: Pods) -> Iterator[Finding]:
+    """The kubelet evicts a pod whose files take more than the limits of its containers together. A volume of the pod counts."""
+    limits = [amounts(at(one, "resources", "limits")).get("ephemeral-storage") for path, one in pods.containers() if "initContainers" not in path]  # fmt: skip
+    known = [limit for limit in limits if limit is not None]
+    for path, volume in entries(pods.spec, "volumes") if known and len(known) == len(limits) else ():
+        size = quantity.parse(at(volume, "emptyDir", "sizeLimit"))
+        if size is not None and at(volume, "emptyDir", "medium") in (None, "") and size > sum(known):
+            words = f"sizeLimit {quantity.shown(size)} is above {quantity.shown(sum(known, start=Decimal(0)))}, the limits of ephemeral-storage of its containers: the pod is evicted before"
+            yield pods.owner.warned("shm", words, pods.where("spec", *path, "emptyDir", "sizeLimit"))
 
 
 def _mounts(container: Mapping[str, Any], name: str) -> bool:
