@@ -105,3 +105,74 @@ def test_job_without_a_trainer_gets_no_variables_of_its_runtime() -> None:
 def test_runtime_without_a_step_of_the_trainer_ignores_the_trainer() -> None:
     other = BOTH.replace("ancestor-step: trainer", "ancestor-step: training")
     assert ("depends-on", Severity.WARNING) in found(other)
+
+
+QUEUE = """apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: f}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: q}
+spec:
+  namespaceSelector: {}
+  resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 16}]}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: q}
+spec: {clusterQueue: q}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: tune, labels: {kueue.x-k8s.io/queue-name: q}}
+spec:
+  runtimeRef: {name: mine}
+  trainer: {numNodes: 2, image: "a:1", env: [{name: NCCL_DEBUG, value: INFO}], resourcesPerNode: {limits: {nvidia.com/gpu: 8}}}
+"""
+TRAINER = [
+    ("GPUs beyond the quota", "workload-above-quota", "numNodes: 2", "numNodes: 3"),
+    ("a resource that the queue does not cover", "quota-uncovered", "gpu: 8}}", "gpu: 8, vpc.amazonaws.com/efa: 4}}"),
+    ("GPUs without a limit", "resources", "{limits: {nvidia.com/gpu: 8}}", "{requests: {nvidia.com/gpu: 8}}"),
+    ("GPUs in the plural", "device-name", "nvidia.com/gpu: 8}}", "nvidia.com/gpus: 8}}"),
+    ("three GPUs", "gpu-count", "nvidia.com/gpu: 8}}", "nvidia.com/gpu: 3}}"),
+    ("an image that changes", "image-tag", "a:1", "a:latest"),
+    ("a token", "literal-secret", "{name: NCCL_DEBUG, value: INFO}", "{name: HF_TOKEN, value: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH}"),
+    ("a variable of NCCL that is misspelt", "fabric-variable", "NCCL_DEBUG", "NCCL_DEBUGG"),
+    ("a field of a pod that is misspelt", "variable", "value: INFO", "valueFrom: {fieldRef: {fieldPath: status.podIp}}"),
+    ("suspended and in no queue", "suspended", ", labels: {kueue.x-k8s.io/queue-name: q}}\nspec:\n", "}\nspec:\n  suspend: true\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "old", "new"), [row[1:] for row in TRAINER], ids=[row[0] for row in TRAINER])  # fmt: skip
+def test_part_of_a_trainjob_is_read_as_a_container(rule: str, old: str, new: str) -> None:
+    """Red before: only the pods of the runtime were read, so that `trainer` could hold anything."""
+    assert QUEUE.count(old) == 1
+    assert found(QUEUE) == []
+    assert rule in {one for one, _ in found(QUEUE.replace(old, new))}
+
+
+def test_finding_in_the_resources_of_a_node_names_their_field() -> None:
+    got = read(QUEUE.replace("{limits: {nvidia.com/gpu: 8}}", "{requests: {nvidia.com/gpu: 8}}"), "a.yaml")
+    (one,) = [one for one in check(got.documents, Facts(kubernetes="1.36")) if one.rule == "resources"]
+    assert one.path == "spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]"
+    assert one.line == 22
+
+
+def test_nodes_of_a_trainjob_have_the_resources_of_its_runtime() -> None:
+    """Kueue counts the pods of the runtime, as many as the job or the runtime has nodes."""
+    runtime = RUNTIME.replace(
+        '{name: node, image: "a:1"}',
+        '{name: node, image: "a:1", resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}',
+    ).replace(
+        "initContainers: [{name: check",
+        "volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}], initContainers: [{name: check",
+    )
+    job = QUEUE.replace(", resourcesPerNode: {limits: {nvidia.com/gpu: 8}}", "")
+    both = f"{runtime}---\n{job}"
+    above = ("workload-above-quota", Severity.ERROR)
+    assert above not in found(both)
+    assert above in found(both.replace("numNodes: 2", "numNodes: 3"))
+    silent = both.replace("numNodes: 2, ", "")
+    assert above not in found(silent)
+    assert above in found(silent.replace("numNodes: 1,", "numNodes: 3,"))

@@ -6,7 +6,7 @@ from typing import Any
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, needs, pods_of
+from gpucluster.k8s.lint.pods import Pods, needs, parts_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
@@ -60,7 +60,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _binding(thing)
         elif thing.key == _NODE_CLASS:
             yield from _metadata(thing)
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             for path, container in pods.containers():
                 yield from _image(pods, path, container)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
+from gpucluster.k8s.lint.pods import JOBSET, Pods, parts_of
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.k8s.lint.values import PROTOCOLS
 from gpucluster.text import quoted
@@ -62,7 +62,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             yield from _template(pods)
             for path, container in pods.containers():
                 yield from _container(pods, path, container)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, needs, pods_of
+from gpucluster.k8s.lint.pods import Pods, needs, parts_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 
 # a name that no device plugin offers, and the one that is meant
@@ -38,7 +38,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
         if thing.key == "ResourceQuota":
             yield from _quota(thing)
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             yield from _names(pods)
             for path, one in entries(pods.spec, "tolerations"):
                 if (key := text(at(one, "key"))) in _MEANT:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import EFA, is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import asked, pods_of
+from gpucluster.k8s.lint.pods import asked, parts_of
 from gpucluster.k8s.lint.tree import at, entries, text
 from gpucluster.text import quoted
 
@@ -54,7 +54,7 @@ _INTERFACES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             gang = is_gang(pods)
             for path, container in pods.containers():
                 for inner, variable in entries(container, "env"):

@@ -11,7 +11,7 @@ from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import hosts, kueue
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import Pods, amounts, asked, needs, pods_of
+from gpucluster.k8s.lint.pods import Pods, amounts, asked, needs, parts_of, pods_of
 from gpucluster.k8s.lint.tree import at, entries, mapping, text, texts
 
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
@@ -43,9 +43,11 @@ _SHM = "/dev/shm"  # noqa: S108 - a path in a container
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             if GPU in needs(pods):
                 yield from _count(manifests, pods)
+        for pods in pods_of(thing):
+            if GPU in needs(pods):
                 yield from _held(pods)
                 yield from _shared_memory(pods)
                 yield from _one_host(manifests, pods)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.pods import Pods, parts_of
 from gpucluster.k8s.lint.references import CONFIG_MAP, SECRET
 from gpucluster.k8s.lint.tree import Path, along, at, entries, mapping, text
 from gpucluster.text import quoted
@@ -25,7 +25,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     """An overlay can add keys to a part of a cluster, so that a missing key is an error only in a whole one."""
     level = Severity.ERROR if manifests.facts.whole else Severity.WARNING
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             for kind, name, key, where in _read(pods):
                 source = manifests.get(kind, name, thing.namespace)
                 given = _keys(source) if source else frozenset[str]()

@@ -24,6 +24,7 @@ RUNTIMES = (
     "ClusterTrainingRuntime",
     "TrainingRuntime",
 )  # the first is the default of a TrainJob's runtimeRef
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"  # the label of the jobs of a runtime
 HOSTNAME = "kubernetes.io/hostname"
 QUEUED = frozenset(  # the kinds that Kueue queues by default
     {"Pod", "Deployment.apps", "StatefulSet.apps", "Job.batch", "JobSet.jobset.x-k8s.io"}
@@ -94,6 +95,14 @@ def queued_with(manifests: ManifestSet, owner: Obj) -> tuple[Obj, ...]:
         and (text(at(one.body, "spec", "runtimeRef", "kind")) or RUNTIMES[0]) == owner.kind
         and (owner.kind == RUNTIMES[0] or one.namespace == owner.namespace)
     )
+
+
+def runtime_of(manifests: ManifestSet, job: Obj) -> Obj | None:
+    """Return the runtime of a TrainJob, if it is among the manifests."""
+    ref = mapping(at(job.body, "spec", "runtimeRef") if job.key == TRAIN_JOB else None)
+    kind = text(ref.get("kind")) or RUNTIMES[0]
+    space = "" if kind == RUNTIMES[0] else job.namespace
+    return manifests.get(f"{kind}.trainer.kubeflow.org", text(ref.get("name")), space) if ref else None
 
 
 def queue_of(manifests: ManifestSet, workload: Obj) -> Obj | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.pods import Pods, parts_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.spec.secret_values import SECRET_VALUE
 from gpucluster.text import quoted
@@ -48,7 +48,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _annotations(
             thing, ("metadata", "annotations"), mapping(at(thing.body, "metadata", "annotations"))
         )
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             if pods.path:
                 yield from _annotations(thing, pods.where("metadata", "annotations"), pods.annotations)
             for path, container in pods.containers():

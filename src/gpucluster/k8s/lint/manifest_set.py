@@ -15,6 +15,7 @@ from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.tree import Path, at, below, depth_of, entries, is_there, items, mapping, shown, text
 from gpucluster.k8s.lint.webhook_defaults import completed
 
+_OF_A_NODE = ("spec", "trainer", "resources")  # of the container that `pods.parts_of` makes
 _ENCRYPTED = "ENC["  # as SOPS writes each value
 _FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*", re.ASCII)
 _NO_FIELD = (" is required", "an image is required, without spaces around it")  # ends of messages
@@ -50,6 +51,8 @@ class Obj:
         return mapping(at(self.body, "metadata", "labels"))
 
     def found(self, rule: str, message: str, path: Path = (), level: Severity = Severity.ERROR) -> Finding:
+        if path[:3] == _OF_A_NODE and self.kind == "TrainJob":
+            path = (*path[:2], "resourcesPerNode", *path[3:])
         return Finding(
             level=Severity.WARNING if self._is_filled_later(rule, message, path) else level,
             rule=rule,

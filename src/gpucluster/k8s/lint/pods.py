@@ -24,6 +24,8 @@ _TEMPLATES: dict[str, Path] = {
 }
 LWS = "LeaderWorkerSet.leaderworkerset.x-k8s.io"
 JOBSET = "JobSet.jobset.x-k8s.io"
+TRAIN_JOB = "TrainJob.trainer.kubeflow.org"
+_ALONE = ("spec", "containers", 0)
 _POLICY_GROUPS = ("kyverno.io", "gatekeeper.sh")
 _JOBSET_TEMPLATE = ("template", "spec", "template")
 _WIDTHS = ("size", "numNodes", "replicas", "minReplicas", "parallelism")  # of a kind that is searched
@@ -46,6 +48,7 @@ class Pods:
     count: int
     complete: bool = True
     inline: bool = False
+    alone: bool = False  # one container, of which the path leads to the fields
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -60,6 +63,8 @@ class Pods:
         return mapping(at(self.template, "metadata", "annotations"))
 
     def where(self, *inner: str | int) -> Path:
+        if self.alone and inner[: len(_ALONE)] == _ALONE:
+            return (*self.path, *inner[len(_ALONE) :])
         skipped = inner[1:] if self.inline and inner[:1] == ("spec",) else inner
         return (*self.path, *skipped)
 
@@ -84,6 +89,19 @@ def pods_of(thing: Obj) -> Iterator[Pods]:
         yield from _of_groups(thing)
     elif not is_built_in(thing.api_version) and not thing.is_client_file and not _is_policy(thing):
         yield from _search(thing, thing.body, (), 1)
+
+
+def parts_of(thing: Obj) -> Iterator[Pods]:
+    """Return the pods, and the container that a TrainJob gives to its runtime: what the runtime has is not there, such as
+    volumes, tolerations and labels."""
+    yield from pods_of(thing)
+    trainer = mapping(at(thing.body, "spec", "trainer") if thing.key == TRAIN_JOB else None)
+    if trainer:
+        container = {key: trainer[key] for key in ("args", "command", "env", "image") if key in trainer}
+        container |= {"name": "node", "resources": trainer.get("resourcesPerNode")}
+        template = {"spec": {"containers": [container]}}
+        nodes = _whole(trainer.get("numNodes"), 1)
+        yield Pods(thing, ("spec", "trainer"), template, nodes, complete=False, inline=True, alone=True)
 
 
 def _is_policy(thing: Obj) -> bool:

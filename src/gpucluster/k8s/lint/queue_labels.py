@@ -7,7 +7,7 @@ from typing import Any
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.kueue import CLUSTER_QUEUE, QUEUE_LABEL, queue_of
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import JOBSET, pods_of
+from gpucluster.k8s.lint.pods import JOBSET, TRAIN_JOB, pods_of
 from gpucluster.k8s.lint.tree import Path, at, mapping
 
 _CRON = "CronJob.batch"
@@ -35,7 +35,7 @@ _NEAR = 0.85
 _MISSPELT = frozenset(
     {"kueue.x-k8s.io/queue", "kueue.x-k8s.io/queuename", "kueue.x-k8s.io/queue_name", "kueue.x-k8s.io/localqueue", "kueue.x-k8s.io/local-queue", "kueue.sigs.k8s.io/queue-name", "x-k8s.io/queue-name"}
 )  # fmt: skip
-_STARTED = frozenset({"Job.batch", JOBSET})  # kinds that Kueue starts
+_STARTED = frozenset({"Job.batch", JOBSET, TRAIN_JOB})  # kinds that Kueue starts
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:

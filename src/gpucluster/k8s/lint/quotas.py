@@ -1,6 +1,7 @@
 """Quotas equal the capacity of the pools, and cover the requests of their workloads."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from gpucluster import kubernetes_quantity as quantity
@@ -8,8 +9,8 @@ from gpucluster.k8s.lint import kueue, placement
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import LWS, Pods, amounts, needs, pods_of
-from gpucluster.k8s.lint.tree import Path, at, entries, items, text
+from gpucluster.k8s.lint.pods import LWS, TRAIN_JOB, Pods, amounts, needs, parts_of, pods_of
+from gpucluster.k8s.lint.tree import Path, at, below, entries, items, text
 
 _APART = frozenset(
     {"Deployment.apps", LWS}
@@ -84,7 +85,7 @@ def _workload(manifests: ManifestSet, workload: Obj, queue: Obj) -> Iterator[Fin
     covered = kueue.covered(queue)
     total: dict[str, Decimal] = {}
     flavors = _placeable(manifests, workload, queue)
-    for pods in pods_of(workload):
+    for pods in _parts(manifests, workload):
         yield from _covered(manifests, pods, covered, queue)
         for resource, amount in needs(pods).items():
             total[resource] = total.get(resource, Decimal(0)) + amount * pods.count
@@ -96,6 +97,25 @@ def _workload(manifests: ManifestSet, workload: Obj, queue: Obj) -> Iterator[Fin
             yield workload.found(
                 "workload-above-quota", f"{words}: it would wait forever", ("spec",), _sure(manifests, queue)
             )
+
+
+def _parts(manifests: ManifestSet, workload: Obj) -> Iterator[Pods]:
+    """Return the pods of a workload. The nodes of a TrainJob are in its runtime, with the resources of the job if it has any."""
+    runtime = kueue.runtime_of(manifests, workload)
+    given = at(workload.body, "spec", "trainer", "resourcesPerNode") is not None
+    if workload.key != TRAIN_JOB or runtime is None or given:
+        number = at(runtime.body, "spec", "mlPolicy", "numNodes") if runtime else None
+        silent = at(workload.body, "spec", "trainer", "numNodes") is None
+        for pods in parts_of(workload):
+            yield replace(pods, count=number) if pods.alone and silent and type(number) is int else pods
+        return
+    said = at(workload.body, "spec", "trainer", "numNodes")
+    nodes = said if said is not None else at(runtime.body, "spec", "mlPolicy", "numNodes")
+    for pods in pods_of(runtime):
+        step = at(below(runtime.body, pods.path[:-3]), "template", "metadata", "labels", kueue.STEP)
+        if step == "trainer":
+            count = nodes if type(nodes) is int else 1
+            yield replace(pods, owner=workload, path=("spec", "runtimeRef"), count=count, inline=True)
 
 
 def _sure(manifests: ManifestSet, queue: Obj) -> Severity:

@@ -7,7 +7,7 @@ from gpucluster.catalog import crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import kueue, policies
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.pods import Pods, parts_of, pods_of
 from gpucluster.k8s.lint.tree import Path, along, at, below, entries, items, mapping, text
 from gpucluster.text import quoted
 
@@ -126,7 +126,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
                 yield from _follow(manifests, thing, path, target)
         for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue, _hooks, _classes, _runtime):  # fmt: skip
             yield from special(manifests, thing)
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             yield from _in_pods(manifests, pods, made, claims)
             yield from _requests(manifests, pods)
     yield from _circles(manifests)

@@ -8,7 +8,7 @@ from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import Pods, amounts, pods_of
+from gpucluster.k8s.lint.pods import Pods, amounts, parts_of
 from gpucluster.k8s.lint.tree import Path, at, entries, mapping, text
 from gpucluster.text import quoted
 
@@ -19,7 +19,7 @@ _MOST_CPUS = Decimal(1000)  # no machine has so many
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             for path, container in pods.containers():
                 yield from _container(pods, path, mapping(container.get("resources")))
             yield from _shared_memory(pods)

@@ -16,7 +16,6 @@ from gpucluster.text import quoted
 _GROUP = "trainer.kubeflow.org"
 _RUNTIMES = frozenset(f"{kind}.{_GROUP}" for kind in kueue.RUNTIMES)
 _JOBS = ("spec", "template", "spec", "replicatedJobs")
-_STEP = f"{_GROUP}/trainjob-ancestor-step"
 _TRAINER = "trainer"
 _OF_STEPS = {  # the container that each step needs
     _TRAINER: "node",
@@ -48,7 +47,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
 
 def _steps(runtime: Obj) -> Iterator[Finding]:
     for path, job in entries(runtime.body, *_JOBS):
-        step = text(at(job, "template", "metadata", "labels", _STEP))
+        step = text(at(job, "template", "metadata", "labels", kueue.STEP))
         if step not in _OF_STEPS:
             continue
         replicas = at(job, "replicas")
@@ -69,8 +68,7 @@ def _containers(job: Any, *kinds: str) -> set[str]:
 def _job(manifests: ManifestSet, job: Obj) -> Iterator[Finding]:
     ref = mapping(at(job.body, "spec", "runtimeRef"))
     kind, name = text(ref.get("kind")) or kueue.RUNTIMES[0], text(ref.get("name"))
-    space = "" if kind == kueue.RUNTIMES[0] else job.namespace
-    runtime = manifests.get(f"{kind}.{_GROUP}", name, space)
+    runtime = kueue.runtime_of(manifests, job)
     if ref and (kind not in kueue.RUNTIMES or text(ref.get("apiGroup")) not in ("", _GROUP)):
         words = f"expected {' or '.join(kueue.RUNTIMES)} of {_GROUP}, found {kind} of {text(ref.get('apiGroup')) or _GROUP}"
         yield job.found("word", words, ("spec", "runtimeRef"))
@@ -176,9 +174,9 @@ def _patches(job: Obj, jobs: Mapping[str, Any]) -> Iterator[Finding]:
 def _left_out(job: Obj, policy: Mapping[str, Any], jobs: Mapping[str, Any]) -> Iterator[Finding]:
     """The controller takes parts of a TrainJob for the job of one step, and tells the nodes of each other only with `trainer`."""
     trainer, nodes = at(job.body, "spec", "trainer"), policy.get("numNodes")
-    steps = {at(one, "template", "metadata", "labels", _STEP) for one in jobs.values()}
+    steps = {at(one, "template", "metadata", "labels", kueue.STEP) for one in jobs.values()}
     if trainer and _TRAINER not in steps:
-        words = f"no job of the runtime has the label {_STEP}: {_TRAINER}, so all of it is ignored"
+        words = f"no job of the runtime has the label {kueue.STEP}: {_TRAINER}, so all of it is ignored"
         yield job.warned("depends-on", words, ("spec", "trainer"))
     told = [kind for kind in _TOLD if kind in policy]
     if trainer is None and told and type(nodes) is int and nodes > 1:

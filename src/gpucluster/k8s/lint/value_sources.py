@@ -7,7 +7,7 @@ from typing import Any
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.names import is_data_key, is_label_key
-from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.pods import Pods, parts_of
 from gpucluster.k8s.lint.tree import Path, along, at, entries, mapping
 from gpucluster.text import quoted
 
@@ -26,7 +26,7 @@ _FILES = ("volumes.*.downwardAPI.items.*", "volumes.*.projected.sources.*.downwa
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        for pods in pods_of(thing):
+        for pods in parts_of(thing):
             for path, container in pods.containers():
                 for inner, variable in entries(container, "env"):
                     where = (*path, *inner, "valueFrom")
