@@ -377,6 +377,7 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("the taint of EFA that AWS's device plugin tolerates", SERVER.replace("key: nvidia.com/gpu,", "key: aws.amazon.com/efa,")),
     ("a port that a shell fills", SERVER.replace("'8000'", "$PORT").replace("port: 8000}}", "port: 9000}}")),
     ("a variable that a shell fills", SERVER.replace("{name: A, value: b}, {name: URL, value: $(A)/v1}", "{name: URL, value: $$(A)/v1}, {name: A, value: b}")),
     ("retries of an index that is alone", RANKS.replace("backoffLimit: 0", "backoffLimitPerIndex: 1").replace("torchrun --nnodes=4 a.py && accelerate launch --num_machines 4 --num_processes 32 b.py", "python a.py").replace('{name: NNODES, value: "4"}, ', "")),
