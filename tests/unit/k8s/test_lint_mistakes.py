@@ -153,6 +153,13 @@ spec:
       volumeMounts: [{name: v, mountPath: /v}]
   volumes: [{name: v, emptyDir: {sizeLimit: 10Gi}}]
 """
+RAY_IMAGES = """apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: a}
+spec:
+  headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: h, image: "rayproject/ray:2.46.0-py310"}]}}}
+  workerGroupSpecs: [{groupName: a, rayStartParams: {}, template: {spec: {containers: [{name: w, image: "rayproject/ray:2.46.0-py310-gpu"}]}}}]
+"""
 RANKS = """apiVersion: batch/v1
 kind: Job
 metadata: {name: a}
@@ -231,6 +238,8 @@ ROWS = [
     ("a budget of the only pod", "budget", SERVED, "  replicas: 2\n", ""),
     ("a budget of all by an expression", "budget", SERVED, "{minAvailable: 1, selector: {matchLabels: {app: a}}}", "{minAvailable: 2, selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}}"),
     ("a claim of one pod in a rolling update", "claim-sharing", SERVED.replace("replicas: 2", "replicas: 1").replace("minAvailable: 1", "maxUnavailable: 1"), "[ReadWriteMany]", "[ReadWriteOncePod]"),
+    ("workers of another version of Ray", "rendezvous", RAY_IMAGES, "ray:2.46.0-py310-gpu", "ray:2.9.0-py310-gpu"),
+    ("workers of another Python", "rendezvous", RAY_IMAGES, "ray:2.46.0-py310-gpu", "ray:2.46.0-py311-gpu"),
     ("a pod that is ready at another port", "port", SERVER, "port: 8000", "port: 8080"),
     ("a pod that is ready at another name", "port", SERVER, "port: 8000", "port: metrics"),
     ("a server at another port", "port", SERVER, "'8000'", "'8100'"),
@@ -378,6 +387,8 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
     ("the taint of EFA that AWS's device plugin tolerates", SERVER.replace("key: nvidia.com/gpu,", "key: aws.amazon.com/efa,")),
+    ("workers of an image of their own", RAY_IMAGES.replace("rayproject/ray:2.46.0-py310-gpu", "registry.example.org/ray:2.9.0")),
+    ("workers whose tag has no Python", RAY_IMAGES.replace("ray:2.46.0-py310-gpu", "ray:2.46.0-gpu")),
     ("a port that a shell fills", SERVER.replace("'8000'", "$PORT").replace("port: 8000}}", "port: 9000}}")),
     ("a variable that a shell fills", SERVER.replace("{name: A, value: b}, {name: URL, value: $(A)/v1}", "{name: URL, value: $$(A)/v1}, {name: A, value: b}")),
     ("retries of an index that is alone", RANKS.replace("backoffLimit: 0", "backoffLimitPerIndex: 1").replace("torchrun --nnodes=4 a.py && accelerate launch --num_machines 4 --num_processes 32 b.py", "python a.py").replace('{name: NNODES, value: "4"}, ', "")),

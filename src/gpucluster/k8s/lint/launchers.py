@@ -34,6 +34,7 @@ _GROUP_NODES = re.compile(r"--nnodes[= ](\d{1,6})(?!\S)", re.ASCII)
 _RAY = re.compile(
     r"\bray start\b|--distributed-executor-backend[= ]ray\b", re.ASCII
 )  # several pods are one server
+_RAY_IMAGE = re.compile(r"(?:docker\.io/)?rayproject/ray(?:-ml|-llm)?:(\d+\.\d+\.\d+)(?:-.*?(py3\d+).*|-.*)?", re.ASCII)  # fmt: skip
 _NODE_NAMES = frozenset({"NNODES", "NUM_NODES", "PET_NNODES"})  # variables with the number of nodes
 _PROCESS_NAMES = frozenset({"GPUS_PER_NODE", "NPROC_PER_NODE", "PET_NPROC_PER_NODE"})
 _DEVICES = re.compile(r"\d{1,3}(,\d{1,3})*", re.ASCII)
@@ -62,7 +63,9 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _mpi(thing, all_pods) if thing.key == _MPI else ()
         yield from _train(thing) if thing.key == TRAIN_JOB else ()
         yield from _group(thing, all_pods) if thing.key == _LWS else ()
-        yield from _ray(thing, all_pods) if thing.group == "ray.io" else ()
+        if thing.group == "ray.io":
+            yield from _ray(thing, all_pods)
+            yield from _ray_images(thing, all_pods)
 
 
 def _late(what: str, said: Decimal, has: Decimal) -> str:
@@ -248,6 +251,26 @@ def _ray(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
         if said.isdecimal() and int(said) > gpus > 0:
             words = f"num-gpus is {said}, the pod has {quantity.shown(gpus)} GPUs: Ray starts more than fits"
             yield thing.warned("rendezvous", words, (*above, "rayStartParams", "num-gpus"))
+
+
+def _ray_images(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+    """Workers of another version of Ray or Python than the head's are refused by it."""
+    heads = [pods for pods in all_pods if "headGroupSpec" in pods.path]
+    first = next((found for pods in heads if (found := _ray_image(pods))), None)
+    for pods in all_pods if first else ():
+        other = _ray_image(pods)
+        differs = other and first and any(one and two and one != two for one, two in zip(first, other, strict=True))  # fmt: skip
+        if differs and first and other and pods not in heads:
+            head, worker = (" ".join(filter(None, one)) for one in (first, other))
+            words = f"the head has Ray {head}, this group {worker}: its workers cannot join"
+            yield thing.warned("rendezvous", words, pods.where("spec", "containers", 0, "image"))
+
+
+def _ray_image(pods: Pods) -> tuple[str, str] | None:
+    """Return the versions of Ray and Python ("" if the tag has none) of an image of the project; None for another image."""
+    containers = [one for path, one in pods.containers() if "initContainers" not in path]
+    found = _RAY_IMAGE.fullmatch(text(containers[0].get("image"))) if containers else None
+    return (found[1], found[2] or "") if found else None
 
 
 def _first(pods: Pods) -> Iterator[Finding]:
