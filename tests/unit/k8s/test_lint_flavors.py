@@ -79,6 +79,16 @@ ROWS = [
 ]  # fmt: skip
 
 
+def test_quota_of_a_flavor_that_is_elsewhere_counts() -> None:
+    """Red before: "reaches 0: it would wait forever"."""
+    elsewhere = QUEUE.replace("metadata: {name: h100}", "metadata: {name: h200}").replace(
+        "metadata: {name: a100}", "metadata: {name: a200}"
+    )
+    assert found(elsewhere) == []
+    above = elsewhere.replace("limits: {nvidia.com/gpu: 1", "limits: {nvidia.com/gpu: 16")
+    assert ("workload-above-quota", Severity.WARNING) in found(above)
+
+
 @pytest.mark.parametrize(("written", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_flavors_of_a_queue(written: str, expected: list[tuple[str, Severity]]) -> None:
     assert found(written) == expected

@@ -139,10 +139,11 @@ def _covered(manifests: ManifestSet, pods: Pods, covered: frozenset[str], queue:
 def _placeable(manifests: ManifestSet, workload: Obj, queue: Obj) -> frozenset[str]:
     """Return the flavors that all its pods can have. `placement` reports a requested level that no flavor has."""
     names = frozenset(flavor.name for flavor in kueue.flavors_of(manifests, queue))
+    elsewhere = frozenset(quota.flavor for quota in kueue.quotas(queue)) - names
     for pods in pods_of(workload):
         able = kueue.given(manifests, queue, pods.annotations) or kueue.flavors_of(manifests, queue)
         names &= {flavor.name for flavor in able if _chosen(manifests, pods, flavor)}
-    return names
+    return names | elsewhere
 
 
 def _chosen(manifests: ManifestSet, pods: Pods, flavor: Obj) -> bool:
