@@ -9,6 +9,7 @@ from gpucluster.aws.eks.addons import RIGHTS
 from gpucluster.aws.eks.karpenter_policy import READS, KarpenterScope, karpenter_policy
 from gpucluster.aws.eks.policies import SECRETS_KEY
 from gpucluster.aws.eks.roles import CLUSTER_POLICIES, NODE_POLICIES
+from gpucluster.plan.iam_policies import VOLUME_KEY
 
 EC2 = "arn:aws:ec2:us-west-2:123456789012"
 SCOPE = KarpenterScope(
@@ -23,6 +24,7 @@ SCOPE = KarpenterScope(
     queue="arn:aws:sqs:us-west-2:123456789012:kube-interruptions",
     spot=True,
     reservations=["cr-1"],
+    key="arn:aws:kms:us-west-2:123456789012:key/0123abcd-0123-0123-0123-0123456789ab",
 )
 SPOT_ROLE = "arn:aws:iam::123456789012:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 Context = dict[str, tuple[str, ...]]
@@ -39,6 +41,8 @@ REQUEST, OWN = tags("requesttag"), tags("resourcetag")
 HERE: Context = {"aws:requestedregion": ("us-west-2",)}
 CREATED: Context = {**REQUEST, "ec2:createaction": ("CreateFleet",)}
 TO_EC2: Context = {"iam:passedtoservice": ("ec2.amazonaws.com",)}
+BY_EC2: Context = {"kms:viaservice": ("ec2.us-west-2.amazonaws.com",)}
+GRANTED: Context = {**BY_EC2, "kms:grantisforawsresource": ("true",)}
 NAMING: Context = {**OWN, "aws:tagkeys": ("karpenter.sh/nodeclaim", "Name")}
 
 # (Sid, action) -> what Karpenter does with it, the resource, the context of its call
@@ -68,6 +72,8 @@ NEEDS: dict[tuple[str, str], tuple[str, str, Context]] = {
     ("PassNodeRole", "iam:PassRole"): ("a node has the role of nodes", SCOPE.node_role, TO_EC2),
     ("Profile", "iam:GetInstanceProfile"): ("it checks the profile of the NodeClass", SCOPE.profile, {}),
     ("Profiles", "iam:ListInstanceProfiles"): ("its garbage collector lists all profiles", "*", {}),
+    **{("VolumeKey", one): ("EC2 encrypts the disks of its nodes with `aws.kms_key`", str(SCOPE.key), BY_EC2) for one in VOLUME_KEY},
+    ("VolumeGrant", "kms:CreateGrant"): ("a running node keeps the use of the key of its disks", str(SCOPE.key), GRANTED),
 }  # fmt: skip
 # policy of AWS -> role, and the reason
 ATTACHED: Mapping[str, tuple[str, str]] = {

@@ -314,7 +314,15 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a key of the site whose policy must know EC2 Auto Scaling",
         [("region: us-west-2\n", "region: us-west-2\n  kms_key: alias/research\n")],
-        "5:12: warning[key-of-nodes] aws.kms_key: EC2 Auto Scaling launches the nodes of node groups: the policy of the key must allow AWSServiceRoleForAutoScaling to use it and to make grants. Disks of Karpenter's nodes and volumes of claims have the account's default key",
+        "5:12: warning[key-of-nodes] aws.kms_key: EC2 Auto Scaling launches the nodes of node groups: the policy of the key must allow AWSServiceRoleForAutoScaling to use it and to make grants. Volumes of claims have the account's default key",
+    ),
+    (
+        "a key of the site on a cluster of the site, where Karpenter launches",
+        [
+            ("region: us-west-2\n", "region: us-west-2\n  kms_key: alias/research\n"),
+            ("control_plane: eks", "existing: {context: prod, eks_name: prod}"),
+        ],
+        "5:12: warning[key-of-nodes] aws.kms_key: Karpenter launches the nodes of elastic pools, and their disks have the key: the role of its controller must be allowed to use it and to make grants",
     ),
     (
         "a Kubernetes version without known add-ons",

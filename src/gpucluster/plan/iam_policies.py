@@ -313,6 +313,11 @@ def _controller_key(key: str | None) -> list[Statement]:
     """Statements for the key: EC2 uses it for the volumes of a launch, S3 and Secrets Manager for reads and writes (T51)."""
     if key is None:
         return []
+    return [*volume_key(key), _stored(key, ["kms:Decrypt", "kms:GenerateDataKey"])]
+
+
+def volume_key(key: str) -> list[Statement]:
+    """Return the rights of who launches instances whose volumes have the key. EC2 uses it as the caller (T51)."""
     by_ec2 = {"StringEquals": {"kms:ViaService": [_service(key, "ec2")]}}
     return [
         allow("VolumeKey", list(VOLUME_KEY), key, when=by_ec2),
@@ -323,7 +328,6 @@ def _controller_key(key: str | None) -> list[Statement]:
             key,
             when={**by_ec2, "Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
-        _stored(key, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]
 
 

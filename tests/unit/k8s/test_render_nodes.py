@@ -52,6 +52,13 @@ def test_nodes_of_karpenter_have_the_tags_of_the_site() -> None:
     assert tags == {"Team": "Research", "cost": "", **ours}
 
 
+def test_disks_of_nodes_of_karpenter_have_the_key_of_the_site() -> None:
+    """Regression: they had the account's default key, while those of node groups had the key of the spec."""
+    key = ("region: us-west-2\n", "region: us-west-2\n  kms_key: alias/research\n")
+    keys = [objects(files(*some))["EC2NodeClass/kube-serve"]["spec"]["blockDeviceMappings"][0]["ebs"].get("kmsKeyID") for some in ((), (key,))]  # fmt: skip
+    assert keys == [None, "alias/research"]
+
+
 def test_max_of_nodes_without_gpus_holds_while_many_pods_wait() -> None:
     """Karpenter counts a limit of nodes only between its rounds, so it started a node for each of the pods that waited together."""
     cpus = (

@@ -60,7 +60,7 @@ def declare_eks(
     # Not after the groups of pools: without their capacity the cluster would have no DNS.
     Addons(plan.name, "late", late, name=cluster.name, roles=rights, after=groups.system, opts=opts)
     if any(pool.elastic for pool in part.pools):
-        Karpenter(plan, part, cluster, pods=pods, network=network, opts=opts)
+        Karpenter(plan, part, cluster, pods=pods, network=network, key=key, opts=opts)
     for identity in part.pod_identities:
         _identity(plan, identity, pods, own_bucket)
     return cluster

@@ -12,6 +12,7 @@ from gpucluster.aws.eks.karpenter_policy import KarpenterScope, karpenter_policy
 from gpucluster.aws.eks.pod_identity import Pods
 from gpucluster.aws.eks.policies import trust_service
 from gpucluster.aws.eks.roles import NODE_POLICIES, declare_role
+from gpucluster.aws.encryption import Key
 from gpucluster.aws.events import declare_queue
 from gpucluster.aws.network import Network
 from gpucluster.plan.model import AwsPlan
@@ -31,6 +32,7 @@ class Karpenter(pulumi.ComponentResource):
         *,
         pods: Pods,
         network: Network,
+        key: Key,
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:EksKarpenter", plan.name, None, opts)
@@ -67,6 +69,7 @@ class Karpenter(pulumi.ComponentResource):
             node_role=node.arn,
             profile=profile.arn,
             queue=queue.arn,
+            key=key,
         )
         role = pods.role(
             "karpenter",

@@ -10,7 +10,7 @@ our settings never make it call: profiles of its own, `arc-zonal-shift` (`enable
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpucluster.plan.iam_policies import SPOT_ROLE, allow
+from gpucluster.plan.iam_policies import SPOT_ROLE, allow, volume_key
 from gpucluster.plan.store_policies import Statement, document
 
 READS = (
@@ -43,11 +43,13 @@ class KarpenterScope:
     queue: str
     spot: bool
     reservations: Sequence[str] = ()  # ids
+    key: str | None = None  # of the disks; None: the account's default key
 
 
 def karpenter_policy(scope: KarpenterScope) -> str:
     """Return the policy of the controller."""
-    return document(*_launch(scope), *_own(scope), *_look(scope), *_profiles(scope))
+    disks = [] if scope.key is None else volume_key(scope.key)
+    return document(*_launch(scope), *_own(scope), *_look(scope), *_profiles(scope), *disks)
 
 
 def _launch(scope: KarpenterScope) -> list[Statement]:

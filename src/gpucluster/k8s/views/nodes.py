@@ -36,6 +36,7 @@ class NodeClass:
     reservations: str
     disks: str
     root_disk: str
+    key: str
     tags: str
 
 
@@ -91,6 +92,7 @@ def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
                 reservations=scalar([{"id": one} for one in _reservations(pool)] or None),
                 disks=scalar("RAID0" if pool.local_disks else None),
                 root_disk=scalar(f"{kube.ROOT_DISK_GIB.value:g}Gi"),
+                key=scalar(site.plan.aws.kms_key),
                 tags=scalar({**dict(site.plan.aws.tags), **cluster, names.TAG_POOL: pool.name, **_OURS}),
             ),
         )

@@ -111,6 +111,7 @@ class KarpenterEc2:
                 "HttpTokens": metadata["httpTokens"],
                 "HttpPutResponseHopLimit": metadata["httpPutResponseHopLimit"],
             },
+            "BlockDeviceMappings": [_disk(one) for one in spec["blockDeviceMappings"]],
             "TagSpecifications": [{"ResourceType": kind, "Tags": claimed} for kind in kinds],
         }
         made = self._ec2.create_launch_template(
@@ -150,6 +151,22 @@ class KarpenterEc2:
                 {"Error": {"Code": "AMINotFound", "Message": f"no image for {alias}"}}, "DescribeImages"
             )
         return str(found[0]["ImageId"])
+
+
+def _disk(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A block device of a NodeClass as EC2 has it."""
+    ebs = mapping["ebs"]
+    values = {
+        "VolumeType": ebs["volumeType"],
+        "VolumeSize": int(str(ebs["volumeSize"]).removesuffix("Gi")),
+        "Encrypted": ebs["encrypted"],
+        "DeleteOnTermination": ebs["deleteOnTermination"],
+        "KmsKeyId": ebs.get("kmsKeyID"),
+    }
+    return {
+        "DeviceName": mapping["deviceName"],
+        "Ebs": {key: value for key, value in values.items() if value is not None},
+    }
 
 
 def _filters(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 from support.builders import a_kube_plan
 from support.declared import Declared
-from support.eks_permissions import DOCUMENT, EC2, NEEDS, OWN, REQUEST, SCOPE, TO_EC2, Context, tags
-from support.eks_plans import resources_of
+from support.eks_permissions import (
+    BY_EC2,
+    DOCUMENT,
+    EC2,
+    NEEDS,
+    OWN,
+    REQUEST,
+    SCOPE,
+    TO_EC2,
+    Context,
+    tags,
+)
+from support.eks_plans import resources_of, with_aws
 from support.permissions import rights_of, without
 
 from gpucluster.aws.eks.karpenter_policy import READS, karpenter_policy
@@ -36,6 +47,10 @@ REFUSED: list[tuple[str, str, str, Context]] = [
     ("make a profile", "iam:CreateInstanceProfile", SCOPE.profile, {}),
     ("read another queue", "sqs:ReceiveMessage", f"{SCOPE.queue}-other", {}),
     ("read the site's parameters", "ssm:GetParameter", "arn:aws:ssm:us-west-2:123456789012:parameter/x", {}),
+    ("use the key for objects in S3", "kms:Decrypt", str(SCOPE.key), {"kms:viaservice": ("s3.us-west-2.amazonaws.com",)}),
+    ("use the key without EC2", "kms:Decrypt", str(SCOPE.key), {}),
+    ("grant the key to somebody", "kms:CreateGrant", str(SCOPE.key), BY_EC2),
+    ("use another key", "kms:Decrypt", "arn:aws:kms:us-west-2:123456789012:key/other", BY_EC2),
     ("look into another region", "ec2:DescribeInstances", "*", {"aws:requestedregion": ("eu-west-1",)}),
 ]  # fmt: skip
 
@@ -125,7 +140,14 @@ def test_controller_has_its_role_by_pod_identity(found: tuple[Declared, ...]) ->
     identity = of(found, "PodIdentityAssociation")["kube-karpenter"]
     assert (identity["namespace"], identity["serviceAccount"]) == ("karpenter", "karpenter")
     policy = of(found, "RolePolicy")["kube-karpenter"]["policy"]
-    assert {sid for sid, _ in rights_of(policy)} == {sid for sid, _ in NEEDS}
+    assert {sid for sid, _ in rights_of(policy)} == {sid for sid, _ in NEEDS} - {"VolumeKey", "VolumeGrant"}
+
+
+def test_controller_may_use_the_key_of_the_disks_of_its_nodes() -> None:
+    found = of(resources_of(with_aws(kms_key="alias/research")), "RolePolicy")["kube-karpenter"]["policy"]
+    assert {sid for sid, _ in rights_of(found)} == {sid for sid, _ in NEEDS}
+    (key,) = {one for s in json.loads(found)["Statement"] if s["Sid"] == "VolumeKey" for one in s["Resource"]}
+    assert key.startswith("arn:aws:kms:")
 
 
 def test_cluster_of_always_on_nodes_has_no_karpenter() -> None:

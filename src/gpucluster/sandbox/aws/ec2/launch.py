@@ -58,7 +58,11 @@ def launch_spec(
         on_shutdown=str(merged.get("InstanceInitiatedShutdownBehavior", "stop")),
         protected=cards.is_true(merged.get("DisableApiTermination")),
         metadata=_metadata(merged),
-        options={k: merged[k] for k in _ECHOED if k in merged},
+        options={
+            k: _disks(merged[k], moto) if k == "BlockDeviceMappings" else merged[k]
+            for k in _ECHOED
+            if k in merged
+        },
         tags=tags.get("instance", {}),
         volume_tags=tags.get("volume", {}),
         interface_tags=tags.get("network-interface", {}),
@@ -73,6 +77,16 @@ def launch_spec(
     )
     _check_counts(spec)
     return spec, profile
+
+
+def _disks(mappings: Sequence[Parameters], moto: Moto) -> list[Parameters]:
+    """Return block devices with the ARN of their key: EC2 takes an alias, and lists the ARN."""
+    return [{**one, "Ebs": _with_arn(one["Ebs"], moto)} if "Ebs" in one else one for one in mappings]
+
+
+def _with_arn(ebs: Parameters, moto: Moto) -> Parameters:
+    key = moto.key(str(ebs["KmsKeyId"])) if ebs.get("KmsKeyId") else None
+    return ebs if key is None else {**ebs, "KmsKeyId": key.arn}
 
 
 def tags_by_kind(merged: Parameters) -> dict[str, dict[str, str]]:
