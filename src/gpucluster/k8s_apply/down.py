@@ -17,7 +17,7 @@ from gpucluster.k8s_apply.charts_removal import installed, uninstall
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import condition, ref_of, rows, section
-from gpucluster.k8s_apply.others import KINDS, others, refused
+from gpucluster.k8s_apply.others import KINDS, OF_ADMINS, others, refused
 from gpucluster.k8s_apply.ownership import ours
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import names
@@ -161,7 +161,7 @@ def _require_karpenter(run: _Run) -> None:
 def _others(run: _Run) -> list[Manifest]:
     """Return what is in our namespaces and not of the spec."""
     mine = {ref_of(one) for one in run.ours()}
-    there = [one for space in sorted(run.namespaces) for one in run.find(*KINDS, namespace=space)]
+    there = [one for space in sorted(run.namespaces) for one in run.find(*KINDS, *OF_ADMINS, namespace=space)]
     return others(there, mine, run.steps)
 
 

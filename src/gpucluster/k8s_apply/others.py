@@ -31,7 +31,18 @@ KINDS: tuple[
     ("v1", "Secret"),
     ("v1", "Service"),
 )
-_OF_KUBERNETES = ("ConfigMap", "kube-root-ca.crt")  # in each namespace
+# What only an admin of the cluster can make there. Kinds of definitions that nobody here knows are not looked for.
+OF_ADMINS: tuple[Kind, ...] = (
+    ("networking.k8s.io/v1", "Ingress"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("v1", "LimitRange"),
+    ("v1", "ReplicationController"),
+    ("v1", "ResourceQuota"),
+    ("v1", "ServiceAccount"),
+)
+_OF_KUBERNETES = (("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default"))  # in each namespace
 _NAMING = ("secret", "secretKeyRef", "secretRef")  # fields that have the name of a Secret
 
 
@@ -43,7 +54,7 @@ def others(found: list[Manifest], mine: set[Ref], steps: Steps) -> list[Manifest
         ref = ref_of(one)
         return (
             ref in mine
-            or (ref.kind, ref.name) == _OF_KUBERNETES
+            or (ref.kind, ref.name) in _OF_KUBERNETES
             or (ref.kind == "Secret" and ref.name in named)
         )
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 BUILT_IN = {
-    "v1": ["ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
+    "v1": ["ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
     "apiextensions.k8s.io/v1": ["CustomResourceDefinition"],
     "apps/v1": ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
     "batch/v1": ["CronJob", "Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "coordination.k8s.io/v1": ["Lease"],
-    "networking.k8s.io/v1": ["NetworkPolicy"],
+    "networking.k8s.io/v1": ["Ingress", "NetworkPolicy"],
     "policy/v1": ["PodDisruptionBudget"],
     "rbac.authorization.k8s.io/v1": ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
     "scheduling.k8s.io/v1": ["PriorityClass"],

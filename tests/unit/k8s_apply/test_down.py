@@ -15,7 +15,7 @@ from gpucluster.errors import StateError
 from gpucluster.k8s.releases import WITH_DEFINITIONS
 from gpucluster.k8s_apply.charts_removal import GROUPS
 from gpucluster.k8s_apply.down import Emptied, down
-from gpucluster.k8s_apply.others import KINDS, secrets
+from gpucluster.k8s_apply.others import KINDS, OF_ADMINS, secrets
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
@@ -109,7 +109,7 @@ def test_without_karpenter_nothing_is_deleted(running: Cluster, bound: Steps) ->
 
 @pytest.mark.parametrize(
     ("api_version", "kind"),
-    KINDS,
+    [*KINDS, *OF_ADMINS],
 )
 def test_what_is_not_in_the_spec_is_named_first(
     running: Cluster, bound: Steps, api_version: str, kind: str
@@ -325,7 +325,12 @@ def test_what_belongs_to_a_namespace_is_of_nobody(running: Cluster) -> None:
     """Each namespace has the certificates of the API server, and the workloads name Secrets that the team creates."""
     owned = {**job("apps/v1", "ReplicaSet")}
     owned["metadata"] = {**owned["metadata"], "ownerReferences": [{"uid": "uid-of-a-deployment"}]}
-    running.put(owned, named("v1", "ConfigMap", "kube-root-ca.crt"), named("v1", "Secret", "registry"))
+    running.put(
+        owned,
+        named("v1", "ConfigMap", "kube-root-ca.crt"),
+        named("v1", "ServiceAccount", "default"),
+        named("v1", "Secret", "registry"),
+    )
     empty(running, kube_steps(running=(TESTED,)), delete_data=True)
 
 
