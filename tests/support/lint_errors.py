@@ -9,3 +9,10 @@ def errors_of(written: str, kubernetes: str = "1.36") -> set[str]:
     got = read(written, "a.yaml")
     found = (*got.findings, *check(got.documents, Facts(kubernetes=kubernetes, whole=False)))
     return {one.rule for one in found if one.level is Severity.ERROR}
+
+
+def assert_refused(rule: str, taken: str, old: str, new: str) -> None:
+    """The text has no error, and with `new` in the one place of `old` it has the error of this rule alone."""
+    assert taken.count(old) == 1, f"{old!r} stands in {taken.count(old)} places"
+    assert (before := errors_of(taken)) == set(), before
+    assert (after := errors_of(taken.replace(old, new))) == {rule}, after

@@ -1,7 +1,7 @@
 """What the API server of Kubernetes 1.36 refuses in pods, jobs, services and autoscalers: a change to a manifest that it takes."""
 
 import pytest
-from support.lint_errors import errors_of
+from support.lint_errors import assert_refused, errors_of
 
 from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
@@ -212,9 +212,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("rule", "taken", "old", "new"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip
 def test_change_is_refused_by_its_rule(rule: str, taken: str, old: str, new: str) -> None:
-    assert taken.count(old) == 1
-    assert errors_of(taken) == set()
-    assert errors_of(taken.replace(old, new)) == {rule}
+    assert_refused(rule, taken, old, new)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "US/Pacific", "America/Argentina/Buenos_Aires", "GMT+0"])

@@ -118,14 +118,11 @@ def _ranks(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Pa
 
 def _accelerate(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
     """Its number of processes is that of all machines."""
-    for path, container in pods.containers():
-        written = _command(container)
-        if _ACCELERATE.search(written):
-            where = (*path, "args" if items(container.get("args")) else "command")
-            for number in _MACHINES.findall(written):
-                yield from _nodes(pods, all_pods, "--num_machines", Decimal(number), where)
-            for number in _OF_ALL.findall(written):
-                yield from _ranks(pods, all_pods, "--num_processes", Decimal(number), where)
+    for where, _, written in _starting(pods, _ACCELERATE):
+        for number in _MACHINES.findall(written):
+            yield from _nodes(pods, all_pods, "--num_machines", Decimal(number), where)
+        for number in _OF_ALL.findall(written):
+            yield from _ranks(pods, all_pods, "--num_processes", Decimal(number), where)
 
 
 def _visible(pods: Pods) -> Iterator[Finding]:
@@ -142,14 +139,19 @@ def _visible(pods: Pods) -> Iterator[Finding]:
 
 
 def _torch(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
+    for where, container, written in _starting(pods, _TORCH):
+        for number in _NODES.findall(written):
+            yield from _nodes(pods, all_pods, "--nnodes", Decimal(number), where)
+        for number in _PROCESSES.findall(written):
+            yield from _processes(pods, container, "--nproc-per-node", Decimal(number), where)
+
+
+def _starting(pods: Pods, program: re.Pattern[str]) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
+    """Yield the containers that start the program: the place of its words, the container, and its command."""
     for path, container in pods.containers():
         written = _command(container)
-        if _TORCH.search(written):
-            where = (*path, "args" if items(container.get("args")) else "command")
-            for number in _NODES.findall(written):
-                yield from _nodes(pods, all_pods, "--nnodes", Decimal(number), where)
-            for number in _PROCESSES.findall(written):
-                yield from _processes(pods, container, "--nproc-per-node", Decimal(number), where)
+        if program.search(written):
+            yield (*path, "args" if items(container.get("args")) else "command"), container, written
 
 
 def _nodes(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Path) -> Iterator[Finding]:

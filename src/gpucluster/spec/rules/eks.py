@@ -13,10 +13,11 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs, on_eks
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
-from gpucluster.spec.pools import of_kubernetes, run_by, sources_of
+from gpucluster.spec.pools import run_by, sources_of
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.access import WIDE
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.spec.rules.kubernetes import has_elastic_pool
 from gpucluster.text import quoted
 
 GROUPS, GROUP_NODES = 30, 450  # EKS user guide, "Service quotas"; both are adjustable
@@ -180,10 +181,6 @@ def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     if on_eks(require(spec.kubernetes)):
         message = "EC2 Auto Scaling launches the nodes of node groups: the policy of the key must allow AWSServiceRoleForAutoScaling to use it and to make grants. Volumes of claims have the account's default key"
         yield warning("aws", "kms_key", id="key-of-nodes", message=message)
-    elif any(
-        nodes.max > nodes.min
-        for pool in of_kubernetes(spec)
-        if (nodes := or_none(lambda pool=pool: require(pool.nodes)))
-    ):
+    elif has_elastic_pool(spec):
         message = "Karpenter launches the nodes of elastic pools, and their disks have the key: the role of its controller must be allowed to use it and to make grants"
         yield warning("aws", "kms_key", id="key-of-nodes", message=message)

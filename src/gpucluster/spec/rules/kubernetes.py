@@ -35,11 +35,15 @@ def node_image(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     if part.node_image is not None:
         yield from _release(part.version, part.node_image, groups=on_eks(part))
         return
-    elastic = [or_none(lambda pool=pool: require(pool.nodes)) for pool in of_kubernetes(spec)]
-    grows = any(nodes is not None and nodes.min < nodes.max for nodes in elastic)
-    if (grows or on_eks(part)) and kubernetes_node_image(part.version) is None:
+    if (has_elastic_pool(spec) or on_eks(part)) and kubernetes_node_image(part.version) is None:
         message = f"no release of EKS's image is known for Kubernetes {part.version}, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as {part.version}.3-20260903"
         yield warning("kubernetes", id="node-image", message=message)
+
+
+def has_elastic_pool(spec: ClusterSpec) -> bool:
+    """Whether Karpenter launches nodes of a pool. A pool whose `nodes` are invalid, which is reported elsewhere, counts as none."""
+    sizes = (or_none(lambda pool=pool: require(pool.nodes)) for pool in of_kubernetes(spec))
+    return any(nodes is not None and nodes.min < nodes.max for nodes in sizes)
 
 
 def _release(version: str, image: str, *, groups: bool) -> Iterator[Finding]:

@@ -58,11 +58,7 @@ def launch_spec(
         on_shutdown=str(merged.get("InstanceInitiatedShutdownBehavior", "stop")),
         protected=cards.is_true(merged.get("DisableApiTermination")),
         metadata=_metadata(merged),
-        options={
-            k: _disks(merged[k], moto) if k == "BlockDeviceMappings" else merged[k]
-            for k in _ECHOED
-            if k in merged
-        },
+        options=_options(merged, moto),
         tags=tags.get("instance", {}),
         volume_tags=tags.get("volume", {}),
         interface_tags=tags.get("network-interface", {}),
@@ -79,9 +75,15 @@ def launch_spec(
     return spec, profile
 
 
-def _disks(mappings: Sequence[Parameters], moto: Moto) -> list[Parameters]:
-    """Return block devices with the ARN of their key: EC2 takes an alias, and lists the ARN."""
-    return [{**one, "Ebs": _with_arn(one["Ebs"], moto)} if "Ebs" in one else one for one in mappings]
+def _options(merged: Parameters, moto: Moto) -> dict[str, Any]:
+    """Return what EC2 lists again. It takes the alias of a key of a disk, and lists the ARN."""
+    found = {k: merged[k] for k in _ECHOED if k in merged}
+    disks: Sequence[Parameters] = found.get("BlockDeviceMappings", ())
+    if disks:
+        found["BlockDeviceMappings"] = [
+            {**one, "Ebs": _with_arn(one["Ebs"], moto)} if "Ebs" in one else one for one in disks
+        ]
+    return found
 
 
 def _with_arn(ebs: Parameters, moto: Moto) -> Parameters:
