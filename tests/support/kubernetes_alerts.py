@@ -40,6 +40,8 @@ CASES = (
     Case("GpuclusterWaitsBesideFreeQuota", {_PENDING: "0x60", _QUOTA: "32x60", _USE: "0x60"}, "45m", None, "nothing waits"),
     Case("GpuclusterWorkloadsEvicted", {_EVICTED % "NodeFailures": "0x30 1x30"}, "45m", {**_RESEARCH, "reason": "NodeFailures"}),
     Case("GpuclusterWorkloadsEvicted", {_EVICTED % "Preempted": "0x30 1x30"}, "45m", None),
+    Case("GpuclusterWorkloadsEvicted", {_EVICTED % "NodeFailures": "_x30 1x30"}, "45m", {**_RESEARCH, "reason": "NodeFailures"}, "the first one: Kueue has no counter before it"),
+    Case("GpuclusterWorkloadsEvicted", {_EVICTED % "NodeFailures": "_x30 1x120"}, "110m", None, "the first one was more than an hour ago"),
     Case("GpuclusterGpusNotScraped", {_ACTIVE: "1x60"}, "30m", {}),
     Case("GpuclusterGpusNotScraped", {f"DCGM_FI_DEV_GPU_TEMP{{{_GPU}}}": "50x60"}, "30m", None),
     Case("GpuclusterGpuFault", {f"DCGM_FI_DEV_XID_ERRORS{{{_GPU}}}": "79x20"}, "5m", _ON_GPU),

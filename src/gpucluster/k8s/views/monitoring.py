@@ -146,10 +146,12 @@ def _queues(site: Site) -> Iterator[Rule]:
         step=f"gpucluster k8s status {site.plan.name}",
     )
     lost = f'kueue_evicted_workloads_total{{{ours}, reason=~"PodsReadyTimeout|NodeFailures|Deactivated"}}'
+    # Kueue's counter begins with the first eviction of a queue, reason and priority, at 1: `increase` does not see that one.
+    by = "sum by (cluster_queue, reason)"
     yield _alert(
         site,
         "GpuclusterWorkloadsEvicted",
-        f"sum by (cluster_queue, reason) (increase({lost}[1h])) > 0",
+        f"{by} (increase({lost}[1h])) > 0 or {by} ({lost} unless {lost} offset 1h) > 0",
         summary="Kueue evicted workloads of {{ $labels.cluster_queue }}: {{ $labels.reason }}.",
         step=f"gpucluster k8s status {site.plan.name}",
     )
