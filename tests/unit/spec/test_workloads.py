@@ -176,3 +176,18 @@ def test_checkpoint_as_long_as_a_spot_notice_is_complete_in_time() -> None:
         return "checkpoint-above-notice" in {one.id for one in found}
 
     assert (warned("120s"), warned("121s")) == (False, True)
+
+
+def test_literal_token_in_the_command_of_workers_is_refused() -> None:
+    """It passed, and `command` beside it did not."""
+    token = "--token=hf_abcdefghijklmnopqrstuvwx"
+    text = changed(
+        WORKLOADS,
+        ("team: serving", "team: research"),
+        (
+            "{nvidia.com/mig-1g.10gb: 1}",
+            f"{{nvidia.com/gpu: 8}}\n    nodes: 2\n    worker_command: [serve, {token}]",
+        ),
+    )
+    found = inspect_workloads_text(text, "workloads.yaml", a_kube_spec(), catalog.load()).problems
+    assert ("serve[chat].worker_command[1]", "literal-secret") in {(one.path, one.id) for one in found}

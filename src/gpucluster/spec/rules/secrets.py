@@ -21,11 +21,16 @@ def literal(one: Serve | Train, path: Path) -> Iterator[Finding]:
         if (_NAMES.search(name) and _WORDS.fullmatch(value)) or SECRET_VALUE.search(value):
             message = f"the value of '{name}' looks like a secret, and everybody who reads the file or the pod sees it; write `secrets: {{{name}: {{name: SECRET, key: KEY}}}}`"
             yield error(*path, "env", name, id="literal-secret", message=message)
-    for key in ("args", "command"):
+    for key in programs(one):
         for index, value in enumerate(getattr(one, key)):
             if SECRET_VALUE.search(value):
                 message = "this looks like a secret, and everybody who reads the file or the pod sees it; give it as a variable by `secrets`"
                 yield error(*path, key, index, id="literal-secret", message=message)
+
+
+def programs(one: Serve | Train) -> tuple[str, ...]:
+    """Return the keys with what the pods run."""
+    return ("args", "command", *(("worker_command",) if isinstance(one, Serve) else ()))
 
 
 def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
