@@ -42,6 +42,10 @@ SHM_MOST_MIB = Default(65536, "its content counts as memory of the pod, and no f
 SERVICE_PORT = Default(8000, "the port of vLLM and Triton")
 GRACE_S = Default(120, "for the last writes of a program without a checkpoint")
 GRACE_AFTER_S = Default(30, "after the time for a checkpoint, for the end of the program")
+READY_S = Default(
+    1800,
+    "for new machines, images of tens of GB and a model; later Kueue takes the quota back and queues it again",
+)
 RESTARTS = Default(3, "each failed node uses one; a program that always fails stops after the third")
 SERVICE_PRIORITY = Default(100_000, "a service that stops answering costs more than a gang that waits")
 GANG_PRIORITY = Default(1000, "below services, and above what asks for less than a gang")

@@ -742,6 +742,7 @@ ELSEWHERE = [
     ("", "", f"[{name}]")
     for name in (
         "checkpoint-above-notice",
+        "checkpoint-above-queue",
         "cluster-not-read",
         "default-topology",
         "eks-quota",

@@ -111,6 +111,12 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "warning[checkpoint-above-notice] train[tune].checkpoint.takes: the pool 'tune' has spot machines, which end 120 s after their notice; a checkpoint of 121s is not complete by then",
     ),
     (
+        "a checkpoint as long as the time in which Kueue wants a gang to start",
+        [],
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    checkpoint: {mount: /data, takes: 30m}")],
+        "warning[checkpoint-above-queue] train[tune].checkpoint.takes: pods that end hold their GPUs for 30m, and Kueue gives a gang 30m to start: it evicts the gang that takes their place, and this one after a drain",
+    ),
+    (
         "a gang larger than any pool",
         [
             ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),

@@ -191,3 +191,15 @@ def test_literal_token_in_the_command_of_workers_is_refused() -> None:
     )
     found = inspect_workloads_text(text, "workloads.yaml", a_kube_spec(), catalog.load()).problems
     assert ("serve[chat].worker_command[1]", "literal-secret") in {(one.path, one.id) for one in found}
+
+
+def test_checkpoint_leaves_a_gang_some_of_kueues_time_to_start() -> None:
+    """Kueue evicts a gang that is not ready in 30 minutes. The pods before it end 30 s after their checkpoint."""
+
+    def warned(takes: str) -> bool:
+        checkpoint = f"checkpoint: {{mount: /data, takes: {takes}}}"
+        text = changed(WORKLOADS, ("topology: {required: block}", checkpoint))
+        found = inspect_workloads_text(text, "workloads.yaml", a_kube_spec(), catalog.load()).problems
+        return "checkpoint-above-queue" in {one.id for one in found}
+
+    assert (warned("1769s"), warned("1770s")) == (False, True)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
+from gpucluster.text import format_duration
 
 # The only list of two that Kueue's validation accepts (pkg/config/validation.go, v0.19.2).
 _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
@@ -49,6 +51,7 @@ class KueueConfig:
     fair: str
     monitored: str
     frameworks: str
+    ready: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ def kueue_config(site: Site) -> KueueConfig:
         fair=scalar(fair),
         monitored=monitored(site),
         frameworks=scalar([*_FRAMEWORKS, *trained]),
+        ready=scalar(format_duration(kube.READY_S.value)),
     )
 
 

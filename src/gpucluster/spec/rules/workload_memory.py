@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import SHM_LEAST_MIB
+from gpucluster.plan.kubernetes import GRACE_AFTER_S, READY_S, SHM_LEAST_MIB
 from gpucluster.plan.model.values import GPU, MEMORY, Market, quantity
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.operations import SPOT_NOTICE_S
@@ -13,7 +13,7 @@ from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, warning
 from gpucluster.spec.rules.places import amounts, memory_of, places_of, pools_of
-from gpucluster.spec.workloads import Serve, Train
+from gpucluster.spec.workloads import Checkpoint, Serve, Train
 from gpucluster.text import format_duration, quoted
 
 
@@ -59,9 +59,22 @@ def checkpoint(one: Train, cluster: ClusterSpec | None, catalog: Catalog, path: 
     if names.CHECKPOINT_VARIABLE in {**one.env, **one.secrets}:
         message = f"'{names.CHECKPOINT_VARIABLE}' is set by gpucluster for the checkpoint; use another name"
         yield error(*path, id="reserved-name", message=message)
+    yield from _within_the_queues_time(found, path)
     pools = pools_of(one.team, spec, catalog, {GPU: one.gpus_per_node})
     spot = [pool.name for pool in pools for source in pool.capacity if source.source is Market.SPOT]
     if spot and found.takes > SPOT_NOTICE_S:
         takes = format_duration(found.takes)
         message = f"the pool '{spot[0]}' has spot machines, which end {SPOT_NOTICE_S} s after their notice; a checkpoint of {takes} is not complete by then"
         yield warning(*path, "takes", id="checkpoint-above-notice", message=message)
+
+
+def _within_the_queues_time(found: Checkpoint, path: Path) -> Iterator[Finding]:
+    """Warn if pods hold their GPUs for longer than Kueue gives the next gang there, or this one after a drain, to start.
+
+    Kueue counts the pods of a suspended gang as gone when they begin to end (v0.19.2: IsActive of its JobSet integration, by `active`
+    of the Job, which leaves out pods that end).
+    """
+    if found.takes + GRACE_AFTER_S.value >= READY_S.value:
+        takes, limit = format_duration(found.takes), format_duration(READY_S.value)
+        message = f"pods that end hold their GPUs for {takes}, and Kueue gives a gang {limit} to start: it evicts the gang that takes their place, and this one after a drain"
+        yield warning(*path, "takes", id="checkpoint-above-queue", message=message)
