@@ -745,6 +745,7 @@ ELSEWHERE = [
         "checkpoint-above-queue",
         "cluster-not-read",
         "default-topology",
+        "doubled-dollar",
         "eks-quota",
         "extra-key",
         "extra-needs",

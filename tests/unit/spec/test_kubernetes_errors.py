@@ -117,6 +117,12 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "warning[checkpoint-above-queue] train[tune].checkpoint.takes: pods that end hold their GPUs for 30m, and Kueue gives a gang 30m to start: it evicts the gang that takes their place, and this one after a drain",
     ),
     (
+        "a shell's own number, of which Kubernetes leaves a dollar",
+        [],
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    args: [-c, 'echo $$ > /tmp/pid']")],
+        "warning[doubled-dollar] train[tune].args[1]: Kubernetes makes `$$` one `$`; write `$$$$` for two",
+    ),
+    (
         "a gang larger than any pool",
         [
             ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),

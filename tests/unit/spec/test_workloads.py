@@ -193,6 +193,25 @@ def test_literal_token_in_the_command_of_workers_is_refused() -> None:
     assert ("serve[chat].worker_command[1]", "literal-secret") in {(one.path, one.id) for one in found}
 
 
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("$$", True),
+        ("a$$b", True),
+        ("$${HOME}", True),
+        ("$$(NAME)", False),
+        ("$$$$", False),
+        ("$HOME", False),
+        ("$(NAME)", False),
+    ],
+)
+def test_dollars_that_kubernetes_halves(text: str, changes: bool) -> None:
+    """expand.go of Kubernetes v1.36.2 leaves one `$` of `$$`, in variables, arguments and commands."""
+    written = changed(WORKLOADS, ("topology: {required: block}", f"args: ['{text}']"))
+    found = inspect_workloads_text(written, "workloads.yaml", a_kube_spec(), catalog.load()).problems
+    assert ("train[tune].args[0]" in {one.path for one in found if one.id == "doubled-dollar"}) is changes
+
+
 def test_checkpoint_leaves_a_gang_some_of_kueues_time_to_start() -> None:
     """Kueue evicts a gang that is not ready in 30 minutes. The pods before it end 30 s after their checkpoint."""
 

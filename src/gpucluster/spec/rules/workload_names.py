@@ -10,6 +10,7 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
+from gpucluster.spec.rules import secrets
 from gpucluster.spec.rules.findings import error, repeated, warning
 from gpucluster.spec.rules.places import places_of, team_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
@@ -20,6 +21,7 @@ RESERVED_ENV = ("PET_", "MASTER_")  # torch's variables for the address of the p
 _REFERENCE = re.compile(
     r"\$\$|\$\(([^()]*)\)"
 )  # `$$` is a `$` and begins no reference (Kubernetes API, EnvVar)
+_DOUBLED = re.compile(r"(?<!\$)\$\$(?![$(])")  # `$$(NAME)` is the way to write `$(NAME)`, `$$$$` two `$`
 _API_SERVER = "KUBERNETES_"  # its address, in all pods
 # what the controller sets first, and drops of the pods' own (lws v0.9.0, pkg/utils/pod, addEnvVarsIfNotExists)
 _OF_GROUPS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
@@ -50,6 +52,23 @@ def references(one: Serve | Train, path: Path) -> Iterator[Finding]:
                 message = f"`$({name})` stays as it is, because '{name}' {why}; Kubernetes replaces it by a variable before it"
                 yield warning(*path, "env", variable, id="unknown-variable", message=message)
         known.add(variable)
+
+
+def dollars(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    """Warn of `$$`, which a shell reads as its own number, and of which Kubernetes leaves one `$`."""
+    for place, text in _texts(one):
+        if _DOUBLED.search(text):
+            message = "Kubernetes makes `$$` one `$`; write `$$$$` for two"
+            yield warning(*path, *place, id="doubled-dollar", message=message)
+
+
+def _texts(one: Serve | Train) -> Iterator[tuple[Path, str]]:
+    """Yield each text of the container in which Kubernetes replaces `$(NAME)`."""
+    for name, value in one.env.items():
+        yield ("env", name), value
+    for key in secrets.programs(one):
+        for index, line in enumerate(getattr(one, key)):
+            yield (key, index), line
 
 
 def _is_group(one: Serve | Train) -> bool:

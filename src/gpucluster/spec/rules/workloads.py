@@ -303,6 +303,7 @@ def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
         secrets.variables,
         workload_names.variables,
         workload_names.references,
+        workload_names.dollars,
         workload_names.own,
         workload_names.pull_secrets,
     ):
