@@ -194,6 +194,34 @@ def test_literal_token_in_the_command_of_workers_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("env", "{PGPASSWORD: hunter2hunter2}", True),
+        ("env", "{DB_PASSWORD: 'p@ss w0rd!'}", True),
+        ("env", "{MYSQL_PASS: hunter2}", True),
+        ("env", "{DATABASE_URL: 'postgresql://ml:hunter2@db/runs'}", True),
+        ("env", "{NETRC: 'machine api.wandb.ai login user password 0123456789'}", True),
+        ("args", "['--api-key=hunter2hunter2']", True),
+        ("command", "[serve, 'redis://:hunter2@cache:6379']", True),
+        ("env", "{PGPASSWORD: $(FROM_A_SECRET)}", False),
+        ("env", "{DB_PASSWORD: /run/secrets/db}", False),
+        ("env", "{DATABASE_URL: 'postgresql://ml:$(PASSWORD)@db/runs'}", False),
+        ("env", "{PAD_TOKEN: '[PAD]', EOS_TOKEN: </s>, MAX_TOKENS: '4096'}", False),
+        ("env", "{BYPASS: everything}", False),
+        ("args", "['--api-key=$(API_KEY)', '--password-file=/run/secrets/db']", False),
+        ("args", "['https://example.org:8080/@v1']", False),
+    ],
+)
+def test_literal_secrets_are_refused_in_the_forms_that_lint_knows(
+    key: str, value: str, refused: bool
+) -> None:
+    """`check` passed passwords with `@` or without `_`, options and addresses, and `lint` warned of the manifest."""
+    written = changed(WORKLOADS, ("topology: {required: block}", f"{key}: {value}"))
+    found = inspect_workloads_text(written, "workloads.yaml", a_kube_spec(), catalog.load()).problems
+    assert ("literal-secret" in {one.id for one in found}) is refused
+
+
+@pytest.mark.parametrize(
     ("text", "changes"),
     [
         ("$$", True),

@@ -10,30 +10,18 @@ from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, parts_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
-from gpucluster.spec.secret_values import SECRET_VALUE
+from gpucluster.spec.secret_values import HARMLESS, LONGEST, is_secret, is_secret_option
 from gpucluster.text import quoted
 
 _NAME = re.compile(
     r".*PASSWORD|(.*[_.-])?(TOKEN|PASS|PASSWD|PASSPHRASE|SECRET|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY)",
     re.ASCII | re.IGNORECASE,
 )
-_HARMLESS = re.compile(
-    r"|.{1,4}|/.*|.*\$\(.*|.*\$\{.*|.*\{\{.*|<.*>|https?://[^@]*|(?i:true|false|your.*|change.?me.*|replace.*|example.*|dummy.*|.*placeholder.*|password|secret|x+)",
-    re.DOTALL,
-)
-_ADDRESS = re.compile(r"\w://[^/\s:@$]*:([^@/\s]{3,})@")
-_NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{8,})", re.ASCII)
-_WEBHOOK = re.compile(r"hooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}", re.ASCII)
 _PASSWORD = re.compile(r".*PASSWORD", re.ASCII | re.IGNORECASE)
 _VALUES = {  # kinds with the values of a chart
     "HelmRelease.helm.toolkit.fluxcd.io": ("spec", "values"),
     "Application.argoproj.io": ("spec", "source", "helm", "valuesObject"),
 }
-_OPTION = re.compile(
-    r"--(?:[\w-]+-)?(?:password|passwd|api-key|secret-key|access-key|auth-token|hf-token|access-token)=(\S{5,})",
-    re.ASCII,
-)
-_LONGEST = 2**16  # characters of a value that is searched
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
@@ -56,20 +44,9 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
                 yield from _arguments(pods, path, container)
 
 
-def is_secret(value: str) -> bool:
-    """Return whether a value is a secret by its form, also inside of an address."""
-    if len(value) > _LONGEST:
-        return False
-    given = (form.search(value) for form in (_ADDRESS, _NETRC))
-    known = SECRET_VALUE.search(value) or _WEBHOOK.search(value)
-    return known is not None or any(one and not _HARMLESS.fullmatch(one[1]) for one in given)
-
-
 def _is_named(name: str, value: str) -> bool:
     """Return whether a value is a secret by its name. A text of several lines is a file, and no value."""
-    return (
-        bool(_NAME.fullmatch(name)) and "\n" not in value.strip() and not _HARMLESS.fullmatch(value.strip())
-    )
+    return bool(_NAME.fullmatch(name)) and "\n" not in value.strip() and not HARMLESS.fullmatch(value.strip())
 
 
 def _annotations(thing: Obj, path: Path, notes: Mapping[str, Any]) -> Iterator[Finding]:
@@ -83,7 +60,7 @@ def _values(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
     """Values of a chart. Their words `secret` and `token` are names of objects as often, so only passwords count."""
     for key, inner in (*mapping(value).items(), *enumerate(items(value))):
         written = text(inner)
-        named = _PASSWORD.fullmatch(str(key)) and not _HARMLESS.fullmatch(written.strip())
+        named = _PASSWORD.fullmatch(str(key)) and not HARMLESS.fullmatch(written.strip())
         if is_secret(written) or (named and written):
             words = "holds a secret as text: take the value from a Secret"
             yield thing.warned("literal-secret", words, (*path, key))
@@ -109,7 +86,7 @@ def _secret(thing: Obj) -> Iterator[Finding]:
 
 def _decoded(value: str) -> str:
     try:
-        return b64decode(value[:_LONGEST], validate=True).decode(errors="replace")
+        return b64decode(value[:LONGEST], validate=True).decode(errors="replace")
     except (Error, ValueError):
         return ""
 
@@ -125,7 +102,6 @@ def _variables(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator
 def _arguments(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
     for part in ("command", "args"):
         for inner, word in entries(container, part):
-            option = _OPTION.search(text(word)[:_LONGEST])
-            if is_secret(text(word)) or (option and not _HARMLESS.fullmatch(option[1])):
+            if is_secret(text(word)) or is_secret_option(text(word)):
                 words = "holds a secret as text: use a variable from a Secret"
                 yield pods.owner.warned("literal-secret", words, (*path, *inner))
