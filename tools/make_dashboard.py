@@ -124,6 +124,8 @@ QUEUE = {
     "allValue": ".*",
     "refresh": 2,
 }
+# Their controllers make such a counter with its first event, at 1, so `increase` does not see that one.
+_FIRST = "The counter itself: an increase would miss the first event of each line."
 _Q = 'cluster_queue=~"$queue"'
 _GPU = f'{_Q}, resource=~"nvidia.com/.*"'
 KUBERNETES: Rows = (
@@ -135,7 +137,7 @@ KUBERNETES: Rows = (
             Panel("Share of what is borrowed", ((f"max by (cluster_queue) (kueue_cluster_queue_weighted_share{{{_Q}}})", "{{cluster_queue}}"),), description="Kueue's ratio by weight: the queue with the smallest goes first."),
             Panel("Waiting workloads", ((f"sum by (cluster_queue, status) (kueue_pending_workloads{{{_Q}}})", "{{cluster_queue}} {{status}}"),), description="gpucluster k8s why NAME WORKLOAD shows the cause."),
             Panel("Admitted workloads", ((f"sum by (cluster_queue) (kueue_admitted_active_workloads{{{_Q}}})", "{{cluster_queue}}"),)),
-            Panel("Evictions", ((f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{{{_Q}}}[$__rate_interval]))", "{{cluster_queue}} {{reason}}"),)),
+            Panel("Evictions since Kueue's start", ((f"sum by (cluster_queue, reason) (kueue_evicted_workloads_total{{{_Q}}})", "{{cluster_queue}} {{reason}}"),), description=_FIRST),
             Panel("Median wait until admission", ((quantile(0.5, "kueue_admission_wait_time_seconds", ", cluster_queue"), "{{cluster_queue}}"),), "s"),
             Panel("90th percentile of the wait until admission", ((quantile(0.9, "kueue_admission_wait_time_seconds", ", cluster_queue"), "{{cluster_queue}}"),), "s"),
             Panel("Inactive queues", ((f'max by (cluster_queue) (kueue_cluster_queue_status{{{_Q}, status="active"}}) == 0', "{{cluster_queue}}"),)),
@@ -165,7 +167,7 @@ KUBERNETES: Rows = (
         (
             Panel("Nodes of each pool", (('karpenter_nodepools_usage{resource_type="nodes"}', "{{nodepool}}"),)),
             Panel("Limit of each pool", (("karpenter_nodepools_limit", "{{nodepool}} {{resource_type}}"),)),
-            Panel("Machines that ended", (("sum by (nodepool) (increase(karpenter_nodeclaims_terminated_total[$__rate_interval]))", "{{nodepool}}"), ("sum by (nodepool, reason) (increase(karpenter_nodeclaims_disrupted_total[$__rate_interval]))", "{{nodepool}} {{reason}}"))),
+            Panel("Machines that ended since Karpenter's start", (("sum by (nodepool) (karpenter_nodeclaims_terminated_total)", "{{nodepool}}"), ("sum by (nodepool, reason) (karpenter_nodeclaims_disrupted_total)", "{{nodepool}} {{reason}}")), description=_FIRST),
         ),
     ),
 )  # fmt: skip

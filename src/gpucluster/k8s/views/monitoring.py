@@ -1,7 +1,7 @@
 """What the Prometheus operator and Grafana get: alerts, the GPU hours and the cost of each team, a dashboard.
 
 Sources of the metrics: Kueue v0.19.2, pkg/metrics/metrics.go (read from the real manager in tests/kubernetes/test_sharing.py); NVIDIA's
-dcgm-exporter d5e5f51, etc/default-counters.csv; Karpenter 226646810, pkg/controllers/metrics. `tests/monitoring` runs the rules in promtool.
+dcgm-exporter d5e5f51, etc/dcp-metrics-included.csv, which the GPU operator names; Karpenter 226646810, pkg/controllers/metrics. `tests/monitoring` runs the rules in promtool.
 """
 
 import json
