@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gpucluster.artifacts import Artifact
 from gpucluster.gitops.model import WORKLOADS, Consequence, SpecChange, worse, worst
 from gpucluster.k8s.manifest import Manifest, documents
+from gpucluster.k8s.views.pods import PRIORITY_LABEL
 from gpucluster.k8s.waves import WAVES
 from gpucluster.k8s_apply.objects import DATA, Ref, labels, ref_of, rows, section
 from gpucluster.plan import names
@@ -107,7 +108,8 @@ def _shape(pod: Manifest) -> object:
 
 
 def _gang(one: Manifest) -> object:
-    return (one["spec"], _of_queue(one))
+    """Return what the API server and Kueue fix. Kueue takes another priority while the gang runs, and its pods stay (v0.19.2)."""
+    return (one["spec"], {key: value for key, value in _of_queue(one).items() if key != PRIORITY_LABEL})
 
 
 def _template(one: Manifest) -> object:
@@ -115,7 +117,7 @@ def _template(one: Manifest) -> object:
     return (one["spec"].get("template"), one["spec"].get("leaderWorkerTemplate"), _of_queue(one))
 
 
-def _of_queue(one: Manifest) -> object:
+def _of_queue(one: Manifest) -> dict[str, str]:
     return {key: value for key, value in labels(one).items() if key.startswith("kueue.x-k8s.io/")}
 
 

@@ -197,7 +197,7 @@ class Train(Part):
     name: Name = spec_field(UpdateClass.REPLACE, "Name of the job. Host names begin with it.")
     team: TeamName = spec_field(UpdateClass.REPLACE, "Team whose quota it uses.")
     priority: Name | None = spec_field(
-        UpdateClass.REPLACE,
+        UpdateClass.LIVE,
         "Its priority in the queue: a name of the cluster's `kubernetes.priorities`.",
         default=None,
     )

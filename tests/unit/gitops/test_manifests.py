@@ -124,11 +124,13 @@ def test_workload_has_the_sentences_of_the_cluster() -> None:
     assert (_effects(found).steps[0], _effects(found).steps[-1]) == (DELETE, UP)
 
 
-def test_priority_of_a_gang_needs_a_new_object() -> None:
-    """Only a label of the JobSet differs, which Kueue lets nobody change."""
+def test_priority_of_a_gang_changes_while_it_runs() -> None:
+    """Only a label differs, which Kueue takes (tests/kubernetes/test_trainer.py). `diff` had the running gang deleted."""
     found = _diff(running=(("    priority: urgent\n", ""),))
-    assert _effects(found).running == f"{ENDS}; others go on"
-    assert DELETE in _effects(found).steps
+    assert _effects(found).running == "go on"
+    assert DELETE not in _effects(found).steps
+    assert found.worst is not None
+    assert found.worst.value == "live"
 
 
 def test_number_of_replicas_replaces_no_pod() -> None:
