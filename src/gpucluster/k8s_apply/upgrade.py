@@ -19,6 +19,7 @@ from gpucluster.k8s_apply.selectors import selects
 from gpucluster.plan import names
 
 SKEW = 3  # minor versions that a kubelet may be older than the API server
+EVICTS_S = 900  # of a node's pods, before EKS fails the update
 OF_GROUP = "eks.amazonaws.com/nodegroup"  # a label of the nodes that EKS replaces with its group
 _METRIC = "apiserver_requested_deprecated_apis"
 _MINOR = re.compile(r"v?1\.(\d{1,4})")
@@ -55,7 +56,7 @@ class Upgrade:
     path: tuple[str, ...]  # empty: there is nothing to do
     nodes: dict[str, dict[str, int]]  # pool -> version of the kubelets -> nodes
     blocked: tuple[str, ...]
-    slow: tuple[str, ...]  # budgets that hold the drain of a node
+    slow: tuple[str, ...]  # budgets and pods that hold the drain of a node
     ends: tuple[str, ...]  # what has pods on nodes that EKS replaces
 
 
@@ -98,7 +99,7 @@ def upgrade(seen: Seen, wanted: str) -> Upgrade:
         path=tuple(f"1.{minor}" for minor in path),
         nodes=_nodes(seen.nodes),
         blocked=tuple(_blocked(seen, last)),
-        slow=tuple(_slow(seen)) if path else (),
+        slow=(*_slow(seen), *_late(seen)) if path else (),
         ends=tuple(_ends(seen)) if path else (),
     )
 
@@ -148,6 +149,18 @@ def _slow(seen: Seen) -> Iterator[str]:
             mine = [pod for pod in seen.pods if _selects(one, pod) and _node(pod) in replaced]
             if mine:
                 yield f"{ref_of(one)} allows no eviction of {len(mine)} pods: EKS waits 15 minutes for a node, then the update fails"
+
+
+def _late(seen: Seen) -> Iterator[str]:
+    """Yield the gangs and jobs on nodes that EKS replaces whose pods may end too late, such as a gang with a long checkpoint."""
+    replaced, found = _replaced(seen), dict[str, int]()
+    for one in seen.pods:
+        grace = section(one, "spec").get("terminationGracePeriodSeconds")
+        if _node(one) in replaced and _runs(one) and isinstance(grace, int) and grace >= EVICTS_S:
+            found[_job(one)] = max(grace, found.get(_job(one), 0))
+    for name, grace in sorted(found.items()):
+        if name:
+            yield f"{name} has {grace // 60} minutes to end: EKS waits 15 minutes for a node, then the update fails"
 
 
 def _selects(budget: Manifest, pod: Manifest) -> bool:

@@ -129,6 +129,19 @@ def test_budget_that_holds_a_drain(found: dict[str, Any], slow: bool) -> None:
     assert upgrade(seen(*nodes, pods=[elsewhere], budgets=[found]), "1.36").slow == ()
 
 
+@pytest.mark.parametrize(
+    ("where", "grace", "late"), [("a", 900, True), ("a", 899, False), ("b", 900, False), ("a", None, False)]
+)
+def test_gang_with_a_checkpoint_that_eks_does_not_await(where: str, grace: int | None, late: bool) -> None:
+    """EKS user guide, "Understand each phase of node updates": 15 minutes, then PodEvictionFailure."""
+    nodes = (node("a", "1.35", GROUP), node("b", "1.35", KARPENTER))
+    pods = [pod(f"tune-{n}", where, {GANG: "tune"}) for n in range(2)]
+    for one in pods:
+        one["spec"]["terminationGracePeriodSeconds"] = grace
+    words = "research/tune has 15 minutes to end: EKS waits 15 minutes for a node, then the update fails"
+    assert upgrade(seen(*nodes, pods=pods), "1.36").slow == ((words,) if late else ())
+
+
 def test_gangs_on_nodes_that_eks_replaces_are_named_once() -> None:
     nodes = (node("a", "1.35", GROUP), node("b", "1.35", KARPENTER))
     pods = [
