@@ -215,5 +215,6 @@ _PODS: tuple[tuple[str, str, Default], ...] = (
     ("volume", f"{kube.VOLUME_GIB.value:g}Gi", kube.VOLUME_GIB),
     ("grace", f"{kube.GRACE_S.value:g}s", kube.GRACE_S),
     ("checkpoint.grace", f"takes + {kube.GRACE_AFTER_S.value:g}s", kube.GRACE_AFTER_S),
+    ("ready", format_duration(kube.READY_S.value), kube.READY_S),
     ("restarts", f"{kube.RESTARTS.value:g}", kube.RESTARTS),
 )
