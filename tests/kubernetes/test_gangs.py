@@ -76,3 +76,25 @@ def test_gang_runs_whole_when_the_last_node_is_there(gang: Gang) -> None:
     gang.kubernetes.wait(lambda: gang.places() == names, "each node runs a part of the gang")
     assert gang.conditions()["Admitted"]["status"] == "True"
     assert len(gang.pods()) == len(names)
+
+
+def test_another_priority_leaves_the_running_gang_alone(gang: Gang) -> None:
+    """As `diff` says: Kueue takes it for the workload, and the pods stay."""
+    before = {one["metadata"]["uid"] for one in gang.pods()}
+    named = (
+        "  control_plane: eks\n",
+        "  control_plane: eks\n  priorities: [{name: urgent, priority: 10000}]\n",
+    )
+    urgent = ("topology: {required: block}\n", "topology: {required: block}\n    priority: urgent\n")
+    changed = objects(files(*CHANGES, named, running=(*RUNNING, urgent), bindings=BOUND))
+    for one in changed.values():
+        if one["kind"] in ("WorkloadPriorityClass", "JobSet"):
+            gang.client.apply(one)
+
+    def priority() -> int:
+        (one,) = gang.client.list(*WORKLOAD, TEAM)
+        return one["spec"]["priority"]
+
+    gang.kubernetes.wait(lambda: priority() == 10_000, "Kueue has taken the priority")
+    assert {one["metadata"]["uid"] for one in gang.pods()} == before
+    assert gang.conditions()["Admitted"]["status"] == "True"
