@@ -36,6 +36,9 @@ _EFFECTS: Mapping[str, str] = {
 # With room an update launches a new node first, else it ends an old one first (EKS user guide, "Understand each phase of
 # node updates").
 _STRATEGY: Mapping[bool, str] = {True: "DEFAULT", False: "MINIMAL"}
+# The provider waits an hour for an update, and EKS replaces one node after another: it waits 15 minutes for its pods, then for the
+# end of a machine and the start of another one. A group of 50 nodes took much longer (cloudposse/terraform-aws-eks-node-group#70).
+NODE_M = 40
 # EKS updates a group of a capacity block only while it has no nodes (EKS user guide, "Create a managed node group with
 # Capacity Blocks for ML"), so a change of these replaces the group.
 NO_UPDATE = ("launchTemplate", "releaseVersion", "version")
@@ -121,6 +124,7 @@ class NodeGroups(pulumi.ComponentResource):
                 parent=self,
                 depends_on=self._after,
                 delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(update=f"{60 + NODE_M * group.nodes}m"),
                 replace_on_changes=[SLICES, *(NO_UPDATE if block else ())],
                 ignore_changes=[SYSTEM_SUBNETS] if group.pool == SYSTEM_NODES else [],
             ),

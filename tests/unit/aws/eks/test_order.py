@@ -36,6 +36,13 @@ def test_nodes_need_the_rules_of_their_groups_until_they_are_drained(planned: Pl
         assert needed <= names_of(group.dependencies), group.name
 
 
+def test_update_of_a_group_has_time_for_each_of_its_nodes(planned: Planned) -> None:
+    """The provider's hour was too short for groups with many nodes: `pulumi up` failed while EKS went on."""
+    found = {r.name: r.timeouts.update for r in planned.resources if r.type.endswith(":NodeGroup")}
+    assert sorted(found.values()) == ["100m", "140m", "220m"]
+    assert found["kube-system-m7i-xlarge"] == "140m"
+
+
 def test_zone_that_is_added_later_is_no_update_of_the_control_plane(planned: Planned) -> None:
     """EKS refuses subnets of another zone than those of the cluster's creation, so `pulumi up` failed after each added zone."""
     assert one(planned, "Cluster kube").ignore_changes == ("vpcConfig.subnetIds",)
