@@ -31,6 +31,11 @@ _ANEW = (
 _ADMINS = ("  queueing: kueue\n", "  admins: ['arn:aws:iam::123456789012:role/ops']\n  queueing: kueue\n")
 _RANGES = ("  queueing: kueue\n", "  api_from: [198.51.100.0/24, 203.0.113.0/24]\n  queueing: kueue\n")
 _SITE = ("control_plane: eks ", "existing: {context: prod, eks_name: prod} ")
+_QUEUEING = "  queueing: kueue\n"
+_BOTH_BORROW = ("quota: {nvidia.com/gpu: 32}\n", "quota: {nvidia.com/gpu: 32}\n      may_borrow: true\n")
+_PREEMPTED = (
+    "those that a waiting workload may preempt by the new rules are ended, and queued again, when it waits"
+)
 _NEVER = ("{within_cluster_queue: lower-or-newer-equal-priority}", "{within_cluster_queue: never}")
 
 EDITS = (
@@ -108,6 +113,69 @@ EDITS = (
         id="preemption-of-equal-priorities-leaves",
         stack="kube",
         changes=((_NEVER[0], "{within_cluster_queue: lower-priority}"),),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="fair-sharing-arrives",
+        stack="kube",
+        base=(_BOTH_BORROW, (", share: 2}", "}"), (_QUEUEING, f"{_QUEUEING}  fair_sharing: false\n")),
+        changes=(("  fair_sharing: false\n", ""),),
+        worst="live",
+        is_exactly={"running": f"go on; {_PREEMPTED}"},
+    ),
+    Audited(
+        id="fair-sharing-leaves",
+        stack="kube",
+        base=(_BOTH_BORROW, (", share: 2}", "}")),
+        changes=((_QUEUEING, f"{_QUEUEING}  fair_sharing: false\n"),),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="share-of-one-team",
+        stack="kube",
+        base=(_BOTH_BORROW,),
+        changes=(("share: 2", "share: 5"),),
+        worst="live",
+        is_exactly={"running": f"go on; {_PREEMPTED}"},
+    ),
+    Audited(
+        id="shares-of-all-teams-alike",
+        stack="kube",
+        base=(_BOTH_BORROW,),
+        changes=(
+            ("share: 2", "share: 4"),
+            ("      may_borrow: true\n", "      may_borrow: true\n      share: 2\n"),
+        ),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="share-of-the-only-team-that-borrows",
+        stack="kube",
+        changes=(("share: 2", "share: 5"),),
+        worst="live",
+        is_exactly={"running": "go on"},
+    ),
+    Audited(
+        id="second-team-may-borrow",
+        stack="kube",
+        changes=(_BOTH_BORROW,),
+        worst="live",
+        is_exactly={"running": f"go on; {_PREEMPTED}"},
+    ),
+    Audited(
+        id="priority-falls-below-that-of-gangs",
+        stack="kube",
+        changes=(("priority: 10000", "priority: 500"),),
+        worst="live",
+        is_exactly={"running": f"go on; {_PREEMPTED}"},
+    ),
+    Audited(
+        id="priority-stays-above-the-others",
+        stack="kube",
+        changes=(("priority: 10000", "priority: 20000"),),
         worst="live",
         is_exactly={"running": "go on"},
     ),

@@ -7,10 +7,10 @@ pkg/controllers/nodeclaim/garbagecollection deletes a NodeClaim that is not in t
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpucluster.gitops import queue_preemption
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.model.eks import AccessEntry, EksControlPlane
-from gpucluster.plan.model.kubernetes import ExistingControlPlane, Kubernetes, QueuePreemption
-from gpucluster.spec.queueing import NEVER, RECLAIM
+from gpucluster.plan.model.kubernetes import ExistingControlPlane, Kubernetes
 from gpucluster.text import listed
 
 
@@ -29,7 +29,7 @@ def access_change(old: ClusterPlan, new: ClusterPlan) -> AccessChange:
     if old.kubernetes is None or new.kubernetes is None or old.name != new.name:
         return AccessChange()
     was, now = old.kubernetes.control_plane, new.kubernetes.control_plane
-    preempts = _preempts(old.kubernetes.preemption, new.kubernetes.preemption)
+    preempts = queue_preemption.preempts(old.kubernetes, new.kubernetes)
     if isinstance(was, EksControlPlane) and isinstance(now, EksControlPlane):
         return AccessChange(
             people=tuple(_people(was, now)), ranges=tuple(_ranges(was, now)), preempts=preempts
@@ -86,15 +86,3 @@ def _ranges(was: EksControlPlane, now: EksControlPlane) -> Iterator[str]:
 
 def _elastic(kubernetes: Kubernetes) -> bool:
     return any(pool.elastic for pool in kubernetes.pools)
-
-
-def _preempts(was: QueuePreemption, now: QueuePreemption) -> bool:
-    """Return whether Kueue may end a workload that it did not end by the old rules."""
-    never = RECLAIM[NEVER]
-    pairs = (
-        (was.reclaim_within_cohort, now.reclaim_within_cohort),
-        (was.borrow_within_cohort, now.borrow_within_cohort),
-        (was.within_cluster_queue, now.within_cluster_queue),
-    )
-    fewer = {("Any", "LowerPriority"), ("LowerOrNewerEqualPriority", "LowerPriority")}
-    return any(after not in {before, never} and (before, after) not in fewer for before, after in pairs)
