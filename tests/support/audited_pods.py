@@ -180,6 +180,18 @@ EDITS = (
         is_exactly={"running": "go on"},
     ),
     Audited(
+        id="machine-of-the-nodes-of-the-add-ons",
+        stack="kube",
+        base=((_QUEUEING, f"{_QUEUEING}  system: {{machine: m7i.xlarge}}\n"),),
+        changes=(("system: {machine: m7i.xlarge}", "system: {machine: m7i.2xlarge}"),),
+        worst="drain",
+        is_exactly={
+            "running": "go on; those on always-on nodes of the add-ons are evicted when `pulumi up` deletes the node group",
+            "queued": "stay in the queue",
+            "sessions": "stay open",
+        },
+    ),
+    Audited(
         id="preemption-beside-slurm-arrives",
         stack="hybrid",
         base=(("  queueing: kueue\n", "  queueing: kueue\n  preemption: {within_cluster_queue: never}\n"),),

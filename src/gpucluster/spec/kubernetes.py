@@ -174,7 +174,11 @@ class Team(Part):
 class System(Part):
     """Nodes for add-ons and controllers of EKS. They have no GPUs, and pods of teams do not need them."""
 
-    machine: Text | None = spec_field(UpdateClass.REPLACE, "Their machine type.", default=None)
+    machine: Text | None = spec_field(
+        UpdateClass.LIVE,
+        "Their machine type. New nodes start before `pulumi up` ends those of the old type.",
+        default=None,
+    )
     nodes: PositiveCount | None = spec_field(UpdateClass.LIVE, "How many there are.", default=None)
 
 
