@@ -18,6 +18,9 @@ _BINDINGS = "pulumi stack output bindings --stack"
 _KUBERNETES = _between("hybrid", "kubernetes:\n", "storage:")
 _ACCOUNTS = _between("kube", "      service_accounts:\n", "storage:")
 _LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}]"
+_SITE_LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, id: fs-0123456789abcdef0}}]"
+_HYBRID_LUSTRE = _between("hybrid", "storage: ", "pools:")[0].rstrip("\n")
+_UNDRIVEN = "those that use /data must end before `pulumi up` deletes the driver of its volumes: after it they stay in Terminating"
 _SERVING = ("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n", "")
 _SPARE = _pool("kube", "serve")[0].replace("serve,", "spare,")
 _KEY = ("region: us-west-2,", "region: us-west-2, kms_key: alias/research,")
@@ -397,6 +400,55 @@ EDITS = (
         is_exactly={"data": "on /data is lost: it is deleted; other data stays where it is"},
         steps=("# back up", "pulumi state unprotect URN --stack kube", "pulumi up --stack kube", _BINDINGS),
         no_steps=("kubectl delete pvc",),
+    ),
+    Audited(
+        id="lustre-of-the-site-removed",
+        stack="kube",
+        base=((_LUSTRE, _SITE_LUSTRE),),
+        changes=((f"{_SITE_LUSTRE}\n", ""),),
+        worst="drain",
+        says={"running": _UNDRIVEN, "data": STAYS},
+        is_exactly={
+            "queued": "stay in the queue; on nodes that are launched later they have the change; those that need /data do not start"
+        },
+        steps=("kubectl describe pvc", "pulumi up --stack kube", "gpucluster k8s up kube"),
+    ),
+    Audited(
+        id="lustre-of-the-site-becomes-nfs",
+        stack="kube",
+        base=((_LUSTRE, _SITE_LUSTRE),),
+        changes=((_SITE_LUSTRE, "storage: [{mount: /data, nfs: {server: 192.0.2.5, export: /data}}]"),),
+        worst="drain",
+        says={"running": _UNDRIVEN, "queued": "those that need /data start with the new file system"},
+        never=("do not start",),
+        steps=(
+            "kubectl describe pvc",
+            "pulumi up --stack kube",
+            "kubectl delete pvc data --namespace serving",
+        ),
+    ),
+    Audited(
+        id="one-of-two-lustres-of-the-site-removed",
+        stack="kube",
+        base=(
+            (
+                _LUSTRE,
+                _SITE_LUSTRE.replace(
+                    "]", ", {mount: /sets, fsx_lustre: {zone: us-west-2a, id: fs-0fedcba9876543210}}]"
+                ),
+            ),
+        ),
+        changes=((", {mount: /sets, fsx_lustre: {zone: us-west-2a, id: fs-0fedcba9876543210}}", ""),),
+        never=("Terminating",),
+        no_steps=("kubectl describe pvc",),
+    ),
+    Audited(
+        id="lustre-of-the-site-removed-beside-slurm",
+        stack="hybrid",
+        base=((_HYBRID_LUSTRE, _SITE_LUSTRE),),
+        changes=((f"{_SITE_LUSTRE}\n", ""),),
+        says={"running": f"pods {_UNDRIVEN.removeprefix('those ')}"},
+        steps=("kubectl describe pvc", "pulumi up --stack hybrid"),
     ),
     Audited(
         id="lustre-of-pods-smaller",

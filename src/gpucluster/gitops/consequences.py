@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import rebuilt
+from gpucluster.gitops import pod_storage, rebuilt
 from gpucluster.gitops.events import events
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import ended_nodes, zones_held
@@ -47,6 +47,7 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _detached(old, new)
     yield from _plane_zones(old, new)
     yield from _node_groups(old, new)
+    yield from _drivers(old, new)
     before = _by_name(old)
     by_hand = not (_on_eks(old) and _on_eks(new))
     for name, pool in _by_name(new).items():
@@ -127,6 +128,13 @@ def _node_groups(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
         for name in pools:
             path = "kubernetes.system" if name == names.SYSTEM_NODES else f"pools[{name}]"
             yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{what}: EKS evicts their pods")
+
+
+def _drivers(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
+    """Check the driver of Lustre on EKS."""
+    for path in pod_storage.undriven(old, new):
+        message = "`pulumi up` deletes the driver of its volumes: pods that use it must have ended"
+        yield Consequence(path=f"storage[{path}]", update=UpdateClass.DRAIN, message=message)
 
 
 def _plane_zones(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:

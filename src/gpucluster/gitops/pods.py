@@ -112,7 +112,7 @@ def pod_events(
     if what in {Plane.STAYS, *_ANEW}:
         storage = pod_storage.pod_storage(old.plan, new.plan, given)
     if what in _ANEW:  # a new control plane has no volumes yet
-        storage = replace(storage, swapped=())
+        storage = replace(storage, swapped=(), undriven=())
     if storage.lost:
         told |= {one.path for one in found if one.path.startswith("storage[")}
     return PodEvents(
@@ -239,6 +239,7 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
     yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
     if found.storage.lost:
         yield BACKUP
+    yield from pod_storage.before_pulumi(found.storage)
     if found.storage.refused and found.plane is Plane.STAYS:
         yield unprotect(found.storage.refused)
     if found.plane not in {Plane.STAYS, Plane.LEFT}:

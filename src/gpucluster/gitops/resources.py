@@ -53,6 +53,7 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/vpcEndpoint:VpcEndpoint": UpdateClass.LIVE,
     "aws:ec2/subnetCidrReservation:SubnetCidrReservation": UpdateClass.LIVE,  # interfaces keep their addresses
     "aws:eks/nodeGroup:NodeGroup": UpdateClass.DRAIN,  # its pods are evicted
+    "aws:eks/addon:Addon": UpdateClass.DRAIN,  # a driver of volumes: its pods must have ended
     "aws:eks/accessEntry:AccessEntry": UpdateClass.LIVE,  # its people no longer get in; no pod is touched
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": UpdateClass.LIVE,
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": UpdateClass.LIVE,  # a right, as a role
