@@ -21,6 +21,10 @@ _LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB
 _SITE_LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, id: fs-0123456789abcdef0}}]"
 _HYBRID_LUSTRE = _between("hybrid", "storage: ", "pools:")[0].rstrip("\n")
 _UNDRIVEN = "those that use /data must end before `pulumi up` deletes the driver of its volumes: after it they stay in Terminating"
+_TUNE_RESERVED = (
+    "nodes: 4, capacity: [{from: on-demand, machines: [p4de.24xlarge]}]",
+    "nodes: 4, capacity: [{from: reservation, id: cr-0123456789abcdef0, machines: [p4de.24xlarge], zones: [us-west-2a]}]",
+)
 _SERVING = ("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n", "")
 _SPARE = _pool("kube", "serve")[0].replace("serve,", "spare,")
 _KEY = ("region: us-west-2,", "region: us-west-2, kms_key: alias/research,")
@@ -351,6 +355,25 @@ EDITS = (
             "running": "those on always-on nodes of serve are evicted when `pulumi up` deletes the node group"
         },
         steps=("pulumi up --stack kube", _BINDINGS, "gpucluster k8s up kube"),
+    ),
+    Audited(
+        id="reserved-pool-of-another-name",
+        stack="kube",
+        base=(_TUNE_RESERVED,),
+        changes=(("{name: tune, ", "{name: train, "),),
+        worst="drain",
+        steps=(
+            "pulumi up --stack kube    # with the new spec without the pool train: the old node group has cr-0123456789abcdef0",
+            "pulumi up --stack kube",
+            "gpucluster k8s up kube",
+        ),
+    ),
+    Audited(
+        id="reserved-pool-of-another-size",
+        stack="kube",
+        base=(_TUNE_RESERVED,),
+        changes=(("{name: tune,  nodes: 4", "{name: tune,  nodes: 5"),),
+        no_steps=("pulumi up --stack kube    # with the new spec",),
     ),
     Audited(
         id="fewer-always-on-nodes",

@@ -49,6 +49,25 @@ def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
     )
 
 
+def moved_reservations(old: ClusterPlan, new: ClusterPlan) -> tuple[tuple[str, str], ...]:
+    """Return each reservation whose node group gets another name, and the pool of its new group.
+
+    The engine makes a new resource before it deletes one that left, so the new group finds the reservation full and fails.
+    """
+    if old.aws is None or new.aws is None or old.name != new.name:
+        return ()
+    was, now = eks_of(old), eks_of(new)
+    if was is None or now is None:
+        return ()
+    before, after = {group.key for group in was.groups}, {group.key for group in now.groups}
+    leave = {group.reservation for group in was.groups if group.reservation and group.key not in after}
+    return tuple(
+        (group.reservation, group.pool)
+        for group in now.groups
+        if group.reservation in leave and group.key not in before
+    )
+
+
 def zones_held(old: ClusterPlan, new: ClusterPlan) -> tuple[str, ...]:
     """Return zones whose subnets `pulumi up` cannot delete: a control plane keeps those of its creation (`aws.eks.cluster.SUBNETS`)."""
     if old.aws is None or new.aws is None or eks_of(old) is None or eks_of(new) is None:

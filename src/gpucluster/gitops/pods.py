@@ -14,7 +14,7 @@ from gpucluster.gitops import pod_access, pod_rights, pod_storage, quotas, sente
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
 from gpucluster.gitops.manifests import TreeChange, tree_change
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
-from gpucluster.gitops.node_groups import EndedNodes, ended_nodes, zones_held
+from gpucluster.gitops.node_groups import EndedNodes, ended_nodes, moved_reservations, zones_held
 from gpucluster.gitops.pod_access import AccessChange
 from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.quotas import QuotaChange
@@ -240,6 +240,7 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
     if found.storage.lost:
         yield BACKUP
     yield from pod_storage.before_pulumi(found.storage)
+    yield from _room_for(old, new, found)
     if found.storage.refused and found.plane is Plane.STAYS:
         yield unprotect(found.storage.refused)
     if found.plane not in {Plane.STAYS, Plane.LEFT}:
@@ -254,6 +255,14 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
         yield f"gpucluster down {CLUSTER}    # deletes what `pulumi up` made; file systems stay"
     if found.storage.refused and found.plane is not Plane.STAYS:  # `down` keeps what is protected
         yield unprotect(found.storage.refused)
+
+
+def _room_for(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[str]:
+    """Yield the deployment that ends node groups before others need their reservations."""
+    moved = moved_reservations(old, new) if found.plane is Plane.STAYS else ()
+    if moved:
+        reservations, pools = (listed(list(dict.fromkeys(words))) for words in zip(*moved, strict=True))
+        yield f"{PULUMI}    # with the new spec without the pool {pools}: the old node group has {reservations} until it is deleted"
 
 
 def _deploy(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:
