@@ -32,6 +32,9 @@ NOT_CHECKED = (
 )
 _SOON = datetime.timedelta(days=30)
 _LIVE_RESERVATION = frozenset({"active", "scheduled", "pending"})
+_BEGUN = "active"
+_RESERVATION_STEP = "the id, machine and zone that `aws ec2 describe-capacity-reservations` shows"
+_AFTER_ITS_START = "`pulumi up` after its start; until then, a spec without the pool"
 _CREDENTIALS, _STATE = "credentials", "Pulumi's state"
 _IMAGE_STEP = "gpucluster image build, or another `image` in the spec"
 
@@ -331,22 +334,24 @@ def _date(text: str) -> datetime.datetime | None:
 
 
 def _reservations(plan: AwsPlan, facts: Facts) -> Iterator[AccountFinding]:
+    at_once = requirements.needed_now(plan)
     for key, (where, source) in sorted(requirements.reservations(plan).items()):
         if isinstance(facts.reservations, Unknown):
             yield _unknown(f"reservation {key}", facts.reservations, where)
             continue
         found = next((r for r in facts.reservations if r.id == key), None)
-        fault = _reservation_fault(found, source)
+        fault, step = _reservation_fault(found, source), _RESERVATION_STEP
+        if not fault and found is not None and key in at_once and found.state != _BEGUN:
+            fault, step = f"it is {found.state}, and EKS launches always-on nodes at once", _AFTER_ITS_START
+        states = _BEGUN if key in at_once else "active or scheduled"
         yield AccountFinding(
             what=f"reservation {key}",
             verdict=AccountStatus.FAIL if fault else AccountStatus.OK,
             found=fault
             or (f"{found.state}, {found.total} x {found.machine} in {found.zone}" if found else ""),
-            expected=f"active or scheduled, {' or '.join(source.machines)} in {' or '.join(source.zones)}",
+            expected=f"{states}, {' or '.join(source.machines)} in {' or '.join(source.zones)}",
             where=where if fault else "",
-            next_step="the id, machine and zone that `aws ec2 describe-capacity-reservations` shows"
-            if fault
-            else "",
+            next_step=step if fault else "",
         )
 
 
@@ -463,7 +468,7 @@ def _kubernetes(plan: AwsPlan) -> Iterator[AccountFinding]:
         yield AccountFinding(
             what="Kubernetes pools",
             verdict=AccountStatus.UNKNOWN,
-            found="Karpenter launches their nodes; their quotas and offerings are not checked here",
+            found="EKS and Karpenter launch their nodes; their quotas and offerings are not checked here",
         )
 
 

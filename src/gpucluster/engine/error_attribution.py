@@ -16,7 +16,6 @@ from gpucluster.plan.model import (
     ImageById,
     Lustre,
     Mount,
-    Pool,
     SiteEfs,
     SiteNetwork,
     SlurmOnAws,
@@ -184,20 +183,26 @@ def _address_range(plan: ClusterPlan, own: str, words: str) -> str:
 
 
 def _reservation(plan: ClusterPlan, own: str, words: str) -> str:
-    found = _reservations(plan.pools)
+    found = _reservations(plan)
     return next((field for field, identifier in found if identifier in words), own)
 
 
-def _reservations(pools: tuple[Pool, ...]) -> Iterator[tuple[str, str]]:
-    for pool in pools:
+def _reservations(plan: ClusterPlan) -> Iterator[tuple[str, str]]:
+    part = plan.kubernetes
+    pools = (*((pool.name, pool) for pool in plan.pools), *((p.of, p) for p in (part.pools if part else ())))
+    for name, pool in pools:
         for source in pool.sources:
             if source.reservation:
-                yield f"pools[{pool.name}].capacity[{source.position}].id", source.reservation
+                yield f"pools[{name}].capacity[{source.position}].id", source.reservation
 
 
 def _in_spec(field: str) -> Callable[[ClusterPlan, str, str], str]:
     return lambda _plan, _own, _words: field
 
+
+_NO_LAUNCH = re.compile(r"Could not launch .* Instances")  # of the Auto Scaling group of a node group
+_STAYS_FAILED = "and EKS keeps the node group as failed"
+_REPLACE = "`pulumi up --replace URN`, with the URN of the node group"
 
 # EKS has one code for all parameters that it does not take; docs/facts/eks.md has the sources of the messages
 _EKS: tuple[Cause, ...] = (
@@ -273,9 +278,22 @@ _EKS: tuple[Cause, ...] = (
     ),
     Cause(
         re.compile(r"InsufficientInstanceCapacity"),
-        "the cloud has none left now, and EKS keeps the node group as failed",
-        "another machine or zone in {field}; or later `pulumi up --replace URN`, with the URN of the node group",
-        text=re.compile(r"Could not launch .* Instances"),
+        f"the cloud has none left now, {_STAYS_FAILED}",
+        f"another machine or zone in {{field}}; or later {_REPLACE}",
+        text=_NO_LAUNCH,
+    ),
+    Cause(
+        re.compile(r"LimitExceeded|MaxSpotInstanceCount"),
+        f"the account's quota does not allow it, {_STAYS_FAILED}",
+        f"ask for more in Service Quotas; then {_REPLACE}",
+        text=_NO_LAUNCH,
+    ),
+    Cause(
+        re.compile(r"PendingActivation"),
+        f"the reservation has not begun, {_STAYS_FAILED}",
+        f"after its start {_REPLACE}",
+        _reservation,
+        _NO_LAUNCH,
     ),
 )
 CAUSES: tuple[Cause, ...] = (  # the first match applies

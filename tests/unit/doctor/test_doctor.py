@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
-from support.builders import a_plan
+from support.builders import a_kube_plan, a_plan
 from support.clouds import RunningCloud, running_cloud
+from support.eks_plans import BLOCK, PREPAID, RESERVATION
 
 from gpucluster import catalog
 from gpucluster.catalog.quotas import quota_of, quotas
@@ -199,6 +200,49 @@ def test_idle_reservation_counts_against_quota_and_capacity_block_does_not() -> 
     (line,) = worst(replace(tight, reservations=(held,)), plan)
     assert "1 x p5en.48xlarge (reservation cr-1)" in line.expected
     assert not worst(replace(tight, reservations=(replace(held, block=True),)), plan)
+
+
+A_BLOCK = ReservationFact(
+    id=BLOCK, state="active", machine="p5.48xlarge", zone="us-west-2a", total=4, block=True
+)
+RESERVED = ReservationFact(
+    id=RESERVATION, state="active", machine="p4de.24xlarge", zone="us-west-2a", total=6, block=False
+)
+_NOT_YET = "it is scheduled, and EKS launches always-on nodes at once"
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        (A_BLOCK, "active, 4 x p5.48xlarge in us-west-2a"),
+        (replace(A_BLOCK, id="cr-1"), "no reservation with that id in this account and region"),
+        (replace(A_BLOCK, zone="us-west-2b"), "it is in us-west-2b"),
+        (replace(A_BLOCK, state="scheduled"), _NOT_YET),
+    ],
+    ids=["active", "another id", "another zone", "not begun"],
+)
+def test_reservations_of_kubernetes_pools(block: ReservationFact, found: str) -> None:
+    """Nobody looked for them, and a node group of a block that has not begun fails for good."""
+    plan = a_kube_plan(*PREPAID)
+    told = {
+        line.what: line for line in lines(replace(good_facts(plan), reservations=(block, RESERVED)), plan)
+    }
+    line = told[f"reservation {BLOCK}"]
+    assert line.found == found
+    assert (line.verdict is AccountStatus.OK) is (block == A_BLOCK)
+    assert ("after its start" in line.next_step) is (found == _NOT_YET)
+    assert told[f"reservation {RESERVATION}"].verdict is AccountStatus.OK
+
+
+def test_reservation_of_karpenter_may_begin_later() -> None:
+    plan = a_kube_plan(*PREPAID, ("{min: 1, max: 6}", "{min: 0, max: 6}"))
+    later = (A_BLOCK, replace(RESERVED, state="scheduled"))
+    (line,) = [
+        one
+        for one in lines(replace(good_facts(plan), reservations=later), plan)
+        if one.what == f"reservation {RESERVATION}"
+    ]
+    assert (line.verdict, line.expected.partition(",")[0]) == (AccountStatus.OK, "active or scheduled")
 
 
 def test_machine_without_known_quota_is_unknown() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from support.builders import a_kube_plan
-from support.eks_plans import ADMIN, BOTH, PERSON, everything, hybrid
+from support.eks_plans import ADMIN, BLOCK, BOTH, PERSON, PREPAID, everything, hybrid
 
 from gpucluster.engine.error_attribution import explainer, field_of
 from gpucluster.plan.model import AwsPlan, eks_of
@@ -68,6 +68,7 @@ SAID = [
     (POLICY, f"kube-{principal_word(ADMIN)}", refused("ResourceNotFoundException", "The specified principalArn could not be found."), "kubernetes.admins: the access entry was deleted by hand", "pulumi refresh"),
     ("aws:cloudwatch/logGroup:LogGroup", "kube-control-plane", "operation error CloudWatch Logs: CreateLogGroup, https response error StatusCode: 400, ResourceAlreadyExistsException: The specified log group already exists", "a control plane of this name has written logs after its log group was deleted", "aws logs delete-log-group"),
     ("aws:iam/role:Role", "kube-karpenter-node", "operation error IAM: CreateRole, https response error StatusCode: 409, EntityAlreadyExists: Role with name kube-kubernetes-node already exists.", "the account has this role already", "another name of the cluster"),
+    (GROUP, group_names(everything())["tune"], "kube:x is CREATE_FAILED: Could not launch On-Demand Instances. VcpuLimitExceeded - no", "pools[tune].capacity[0].machines: the account's quota does not allow it, and EKS keeps the node group as failed", "Service Quotas; then `pulumi up --replace URN`"),
     (GROUP, group_names(everything())["tune"], "kube:x is CREATE_FAILED: Could not launch On-Demand Instances. InsufficientInstanceCapacity - no", "pools[tune].capacity[0].machines: the cloud has none left now, and EKS keeps the node group as failed", "another machine or zone in pools[tune].capacity[0].machines"),
 ]  # fmt: skip
 
@@ -78,3 +79,12 @@ def test_refusal_of_eks_names_the_field(kind: str, name: str, words: str, said: 
     assert told.startswith(said), told
     assert words in told
     assert step in told.partition("next: ")[2]
+
+
+def test_block_that_has_not_begun_names_its_id() -> None:
+    """The words were those of a reservation that is not there, and no reservation of a Kubernetes pool had its field."""
+    plan = a_kube_plan(*PREPAID)
+    words = f"kube:x is CREATE_FAILED: Could not launch Capacity Block Instances. InvalidCapacityReservationState.PendingActivation - The capacity reservation '{BLOCK}' is not active yet."
+    told = explainer(plan)(GROUP, group_names(plan)["tune"], words)
+    assert told.startswith("pools[tune].capacity[0].id: the reservation has not begun"), told
+    assert told.endswith("next: after its start `pulumi up --replace URN`, with the URN of the node group")
