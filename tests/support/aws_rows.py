@@ -100,6 +100,16 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         "error[bad-arn] aws.boundary: 'arn:aws:iam::123456789012:role/x' is not the ARN of a policy, such as arn:aws:iam::123456789012:policy/bound",
     ),
     (
+        "a boundary of another partition",
+        [of_aws("boundary: arn:aws-us-gov:iam::123456789012:policy/bound")],
+        "error[bad-arn] aws.boundary: 'arn:aws-us-gov:iam::123456789012:policy/bound' is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with arn:aws:",
+    ),
+    (
+        "a key of another partition",
+        [of_aws("kms_key: arn:aws-cn:kms:cn-north-1:123456789012:alias/site")],
+        "error[bad-arn] aws.kms_key: 'arn:aws-cn:kms:cn-north-1:123456789012:alias/site' is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with arn:aws:",
+    ),
+    (
         "a key by its id",
         [of_aws("kms_key: 0123abcd-0123-0123-0123-0123456789ab")],
         "error[bad-key] aws.kms_key: '0123abcd-0123-0123-0123-0123456789ab' is not a key of KMS: an alias such as alias/research, or the ARN of a key or an alias",

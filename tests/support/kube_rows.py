@@ -297,6 +297,16 @@ CLUSTER_ROWS: list[Row] = [
         "9:12: error[bad-arn] kubernetes.admins[0]: 'arn:aws-cn:iam::123456789012:role/platform' is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with arn:aws:",
     ),
     (
+        "an admin that is the role of the own nodes",
+        [
+            (
+                "control_plane: eks",
+                "control_plane: eks\n  admins: ['arn:aws:iam::123456789012:role/kube-kubernetes-node']",
+            )
+        ],
+        "9:12: error[bad-arn] kubernetes.admins[0]: 'arn:aws:iam::123456789012:role/kube-kubernetes-node' is the role of this cluster's nodes, which `pulumi up` makes with an access entry of its own, and EKS makes no second one: write a role that people or programs assume",
+    ),
+    (
         "a member that is a role of a service",
         [("{name: research", f"{{name: research, members: ['{SERVICE_ROLE}']")],
         "11:34: error[bad-arn] kubernetes.teams[research].members[0]: 'arn:aws:iam::123456789012:role/aws-service-role/eks.amazo...' is a role of a service, and EKS makes no access entry for one: write a role that people or programs assume",

@@ -58,6 +58,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     network.endpoints_twice,
     aws.tags,
     aws.image,
+    aws.partition,
     aws.kms_key,
     aws.jobs,
     aws.jobs_named_once,

@@ -14,7 +14,17 @@ from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules import s3_places
-from gpucluster.spec.rules.findings import advice, error, not_sold, repeated, unknown_machine, warning
+from gpucluster.spec.rules.findings import (
+    PARTITION,
+    advice,
+    error,
+    not_sold,
+    or_none,
+    other_partition,
+    repeated,
+    unknown_machine,
+    warning,
+)
 from gpucluster.spec.rules.network import zones_of
 from gpucluster.text import quoted
 
@@ -74,11 +84,20 @@ def image(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     yield from _one_image(require(require(spec.aws).image), ("aws", "image"))
 
 
+def partition(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse ARNs that no Region of the catalog takes."""
+    part = require(spec.aws)
+    for key in ("boundary", "kms_key"):
+        arn = or_none(lambda key=key: getattr(part, key))
+        if arn is not None and (message := other_partition(arn)):
+            yield error("aws", key, id="bad-arn", message=message)
+
+
 def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Check the region of a key's ARN. An alias is looked up in the cluster's region."""
     part = require(spec.aws)
     arn = KMS_ARN.fullmatch(require(part.kms_key))
-    if arn is not None and arn[1] != part.region:
+    if arn is not None and arn[0].startswith(PARTITION) and arn[1] != part.region:
         message = f"the key is in {arn[1]}, and the cluster in {part.region}; volumes take only keys of their region"
         yield error("aws", "kms_key", id="key-region", message=message)
 

@@ -16,14 +16,13 @@ from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by, sources_of
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.access import WIDE
-from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.spec.rules.findings import error, or_none, other_partition, repeated, warning
 from gpucluster.spec.rules.kubernetes import has_elastic_pool
 from gpucluster.text import quoted
 
 GROUPS, GROUP_NODES = 30, 450  # EKS user guide, "Service quotas"; both are adjustable
 PUBLIC_RANGES = 40  # EKS user guide, "Service quotas"; not adjustable
 GROUP_RULES = 60  # in a direction of a security group: Amazon VPC user guide, "Amazon VPC quotas"; adjustable
-PARTITION = "arn:aws:"
 SERVICE_ROLE = ":role/aws-service-role/"
 OF_EKS = ("admins", "api_from", "system")
 
@@ -70,7 +69,8 @@ def addons(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 
 def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Check principals: each once in a list, and one that EKS takes in an access entry."""
-    part = require(spec.kubernetes)
+    part, name = require(spec.kubernetes), or_none(lambda: require(spec.name))
+    own = f":role/{names.kubernetes_node_role(name or '')}"
     named: list[tuple[Path, tuple[str, ...]]] = [(("kubernetes", "admins"), part.admins)]
     for index, team in enumerate(part.teams):
         members = or_none(lambda team=team: team.members) or ()
@@ -78,8 +78,10 @@ def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     for path, principals in named:
         yield from repeated(principals, path, "the principal")
         for index, one in enumerate(principals):
-            if not one.startswith(PARTITION):
-                message = f"{quoted(one)} is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with {PARTITION}"
+            if message := other_partition(one):
+                yield error(*path, index, id="bad-arn", message=message)
+            elif one.endswith(own) and has_elastic_pool(spec):
+                message = f"{quoted(one)} is the role of this cluster's nodes, which `pulumi up` makes with an access entry of its own, and EKS makes no second one: write a role that people or programs assume"
                 yield error(*path, index, id="bad-arn", message=message)
             elif SERVICE_ROLE in one:
                 message = f"{quoted(one)} is a role of a service, and EKS makes no access entry for one: write a role that people or programs assume"

@@ -9,6 +9,8 @@ from gpucluster.spec.part import AbsentError
 from gpucluster.spec.problem import Finding, Level, Path
 from gpucluster.text import quoted
 
+PARTITION = "arn:aws:"
+
 
 def error(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002 - the word of the message format
     return Finding(path=path, id=id, message=message)
@@ -53,6 +55,13 @@ def repeated(values: Sequence[str], path: Path, what: str) -> Iterator[Finding]:
     for index, value in enumerate(values):
         if value in values[:index]:
             yield error(*path, index, id="repeated", message=f"{what} {quoted(value)} is named twice")
+
+
+def other_partition(arn: str) -> str | None:
+    """Return why an ARN is of no use in the catalog's Regions; None if it is in their partition."""
+    if not arn.startswith("arn:") or arn.startswith(PARTITION):
+        return None
+    return f"{quoted(arn)} is in another partition of AWS, and the Regions of the catalog are in 'aws': write an ARN that begins with {PARTITION}"
 
 
 def same_names(readers: Sequence[Callable[[], str]], kind: str) -> Iterator[Finding]:
