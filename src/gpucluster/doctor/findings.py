@@ -19,7 +19,7 @@ from gpucluster.doctor.facts import (
     SubnetFact,
     Unknown,
 )
-from gpucluster.plan.model import AwsPlan, Image, ImageByName, SiteNetwork
+from gpucluster.plan.model import AwsPlan, Image, ImageByName, SiteNetwork, eks_of
 from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.values import Market
 
@@ -60,6 +60,7 @@ def report(
         lambda: _keys(plan, facts),
         lambda: _lock(facts.lock, plan.name),
         lambda: _kubernetes(plan),
+        lambda: _creator(plan, str(facts.identity)),
     )
     return tuple(line for part in parts for line in part())
 
@@ -470,6 +471,29 @@ def _kubernetes(plan: AwsPlan) -> Iterator[AccountFinding]:
             verdict=AccountStatus.UNKNOWN,
             found="EKS and Karpenter launch their nodes; their quotas and offerings are not checked here",
         )
+
+
+def _creator(plan: AwsPlan, identity: str) -> Iterator[AccountFinding]:
+    """Warn of an access entry of the caller: EKS itself makes the one of a cluster's creator, and takes no second one."""
+    plane = eks_of(plan)
+    for entry in () if plane is None else plane.entries:
+        if _principal(entry.principal) == _principal(identity):
+            yield AccountFinding(
+                what="access entry of the caller",
+                verdict=AccountStatus.WARNING,
+                found=f"the spec names {entry.principal}; if it creates the cluster, EKS makes that entry, and `pulumi up` fails at the second one",
+                where="kubernetes.admins" if entry.admin else "kubernetes.teams",
+                next_step="leave it out of the spec, or let another role run the first `pulumi up`",
+            )
+
+
+def _principal(arn: str) -> tuple[str, str, str]:
+    """Return account, kind and name of a user or role. The ARN of a session of a role has neither `role` nor its path."""
+    _, _, _, _, account, rest = arn.split(":", 5)
+    kind, *names = rest.split("/")
+    return (
+        (account, "role", names[0]) if kind == "assumed-role" else (account, kind, names[-1] if names else "")
+    )
 
 
 def count_verdicts(lines: tuple[AccountFinding, ...]) -> Mapping[str, int]:

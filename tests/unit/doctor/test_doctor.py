@@ -211,6 +211,27 @@ RESERVED = ReservationFact(
 _NOT_YET = "it is scheduled, and EKS launches always-on nodes at once"
 
 
+@pytest.mark.parametrize(("named", "identity", "warned"), [
+    ("role/team/admin", "assumed-role/admin/ann", True),
+    ("role/admin", "role/admin", True),
+    ("user/ann", "user/ann", True),
+    ("role/admin", "assumed-role/other/admin", False),
+    ("role/ann", "user/ann", False),
+    ("role/admin", "root", False),
+])  # fmt: skip
+def test_caller_whom_the_spec_gives_an_entry(named: str, identity: str, warned: bool) -> None:
+    """EKS makes an entry for whoever creates a cluster, and refuses a second one."""
+    admins = (
+        "  control_plane: eks\n",
+        f"  control_plane: eks\n  admins: ['arn:aws:iam::123456789012:{named}']\n",
+    )
+    plan = a_kube_plan(admins)
+    service = "sts" if identity.startswith("assumed") else "iam"
+    facts = replace(good_facts(plan), identity=f"arn:aws:{service}::123456789012:{identity}")
+    found = [line for line in worst(facts, plan) if line.where == "kubernetes.admins"]
+    assert [line.verdict for line in found] == [AccountStatus.WARNING] * warned
+
+
 @pytest.mark.parametrize(
     ("block", "found"),
     [
