@@ -79,7 +79,7 @@ def test_gang_runs_whole_when_the_last_node_is_there(gang: Gang) -> None:
 
 
 def test_another_priority_leaves_the_running_gang_alone(gang: Gang) -> None:
-    """As `diff` says: Kueue takes it for the workload, and the pods stay."""
+    """As `diff` says: Kueue takes another name, and another value of a name, for the workload; the pods stay."""
     before = {one["metadata"]["uid"] for one in gang.pods()}
     named = (
         "  control_plane: eks\n",
@@ -96,5 +96,9 @@ def test_another_priority_leaves_the_running_gang_alone(gang: Gang) -> None:
         return one["spec"]["priority"]
 
     gang.kubernetes.wait(lambda: priority() == 10_000, "Kueue has taken the priority")
+    for one in changed.values():
+        if one["kind"] == "WorkloadPriorityClass" and one["value"] == 10_000:
+            gang.client.apply({**one, "value": 20_000})
+    gang.kubernetes.wait(lambda: priority() == 20_000, "Kueue has taken the other value")
     assert {one["metadata"]["uid"] for one in gang.pods()} == before
     assert gang.conditions()["Admitted"]["status"] == "True"
