@@ -9,11 +9,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from gpucluster.shell import ending_with_us, run
 Progress = Callable[[str], None]
 Version = tuple[int, int, int]
 
+ENDING_S = 30.0  # a compiler that runs ends its package first
 REPORT_EVERY = 150  # packages between two lines of progress
 DOWNLOAD_S = 600.0
 TAIL = 15  # lines of the log in the error of a failed build
@@ -113,7 +115,7 @@ class GoModule:
                     file.write(line)
                     on_line(line)
             except BaseException:
-                child.terminate()  # Ctrl-C: the build must not continue in the background
+                _end(child)  # Ctrl-C: the build must not continue in the background
                 raise
         if child.returncode != 0:
             tail = log.read_text(errors="replace").splitlines()[-TAIL:]
@@ -137,7 +139,9 @@ class Go:
         argv = [str(self.program), "build", "-v", "-trimpath", "-mod=readonly", *self.module.flags]
         argv += [] if modfile is None else [f"-modfile={modfile}"]
         log, on_line = self.module.store / "build.log", _counted(self.module.what, self.progress)
-        self.module.logged([*argv, "-o", str(target), *packages], log, env=self._env(), on_line=on_line)
+        with _work_folder(self.module.store) as work:
+            env = {**self._env(), "GOTMPDIR": work}
+            self.module.logged([*argv, "-o", str(target), *packages], log, env=env, on_line=on_line)
 
     def folder_of(self, module: str) -> Path:
         """Return where Go keeps the source of a required module. It is downloaded if it is not there."""
@@ -185,6 +189,21 @@ def _counted(what: str, progress: Progress) -> Callable[[str], None]:
             )
 
     return count
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """End a program and wait for its end. `go` ends its compilers at an interrupt alone; at TERM it leaves them running."""
+    child.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(ENDING_S)
+    child.kill()
+
+
+@contextmanager
+def _work_folder(store: Path) -> Generator[str]:
+    """Make the folder in which `go` works. A `go` that is killed leaves its files: there the next build removes them, in /tmp nobody."""
+    with tempfile.TemporaryDirectory(prefix=".go.", dir=store, ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 @contextmanager

@@ -26,6 +26,16 @@ build)
   mkdir -p "$(dirname "$2")"; printf '#!/bin/sh\\necho v3.259.0\\n' > "$2"; chmod +x "$2" ;;
 esac
 """
+WAITS = """
+import os, signal, sys
+def end(*_):
+    open(os.path.join(os.path.dirname(__file__), "work"), "w").write(os.environ["GOTMPDIR"])
+    sys.exit(1)
+signal.signal(signal.SIGINT, end)
+print("package\\n" * 1000, flush=True)
+while True:
+    signal.pause()
+"""
 BROKEN_GO = GO.replace("mkdir -p", "echo 'x.go:1: does not compile'; exit 1; mkdir -p")
 
 
@@ -131,6 +141,22 @@ def test_build_ends_when_caller_is_killed(tmp_path: Path, bin_dir: Path) -> None
         caller.kill()
         caller.wait()
         assert alive.read() == "", "the pipe closes when Go is gone"
+
+
+def test_interrupted_build_ends_as_go_ends_its_compilers(tmp_path: Path, bin_dir: Path) -> None:
+    """Go handles the interrupt only (cmd/go, base/signal_unix.go). After TERM a compiler ran on, and /tmp kept its folder of gigabytes."""
+    waits = f"exec {sys.executable} -IS '{program(bin_dir, 'waits.py', WAITS)}'; env >"
+    program(bin_dir, "go", GO.replace("env >", waits))
+
+    def interrupted(words: str) -> None:
+        if "compiled" in words:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find_or_build(interrupted, cache=tmp_path / "cache", path=str(bin_dir))
+    work = Path((bin_dir / "work").read_text().strip())
+    assert work.parent == tmp_path / "cache" / "engine"
+    assert sorted(p.name for p in work.parent.iterdir()) == ["build.log", "lock"]
 
 
 def test_installation_without_source_names_what_to_install(
