@@ -1,6 +1,6 @@
 """Install the charts with helm: each at its pinned version, with our values, and only if something differs."""
 
-from collections.abc import Callable, Container, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,16 @@ def install(
     folder: Path,
     *,
     users: Callable[[Installed], list[str]],
+    lacks: Callable[[Release], Sequence[str]],
     define: Callable[[str], None],
     clock: Clock,
     report: Report,
     limit_s: float,
 ) -> bool:
-    """Install or upgrade the release if it differs from `found`. Return whether something changed.
+    """Install or upgrade the release if it differs from `found`, or if the cluster lacks a part of it. Return whether something changed.
 
-    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them. `define`
-    applies definitions.
+    `users` returns the objects of the chart's kinds: an uninstall that also deletes their definitions deletes them. `lacks`
+    returns what somebody deleted of it or stopped. `define` applies definitions.
     """
     known = [found.get((release.namespace, release.name))]
 
@@ -66,7 +67,10 @@ def install(
             report(f"the release {release.name} is {there.status}: it is uninstalled, then installed")
             there = _uninstalled(helm, release, users(there), there, "an uninstall of it")
         if there is not None and same(release, there, helm.values(release), folder):
-            return False
+            missing = list(lacks(release))
+            if not missing:
+                return False
+            report(f"of the chart {release.name}: {some(missing)}")
         verb = "installing" if there is None else "upgrading"
         report(f"{verb} the chart {release.name} {release.version}")
         _define(helm, release, define)

@@ -7,7 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from gpucluster import catalog
+from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import Release, definitions, has_definitions, install
 from gpucluster.k8s_apply import program
 from gpucluster.plan import names
@@ -64,6 +67,11 @@ class Helm:
         """Return the values that the release was installed with, without the chart's own."""
         words = ("get", "values", release.name, "--namespace", release.namespace, "--output", "json")
         return program.parsed(self._call(words) or "null", "helm get")
+
+    def manifests(self, release: Release) -> list[Manifest]:
+        """Return the objects that helm made of the chart's templates, without its hooks."""
+        text = self._call(("get", "manifest", release.name, "--namespace", release.namespace))
+        return [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one]
 
     def definitions(self, release: Release) -> str:
         """Return the definitions of the chart's folder `crds`; an empty text without one."""

@@ -53,6 +53,15 @@ class Kubectl:
         except (NotFoundError, UnservedError):
             return frozenset()
 
+    def of_cluster(self, api_version: str) -> frozenset[str]:
+        """Return the kinds of an apiVersion whose objects have no namespace."""
+        try:
+            return frozenset(
+                row["kind"] for row in self._resources(api_version) if not row.get("namespaced", False)
+            )
+        except (NotFoundError, UnservedError):
+            return frozenset()
+
     def kinds(self, groups: Sequence[str]) -> list[Kind]:
         """Return the kinds of these API groups that the server lists, each in one version."""
         found: dict[tuple[str, str], Kind] = {}

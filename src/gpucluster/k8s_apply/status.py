@@ -10,10 +10,10 @@ from typing import Any
 from gpucluster.artifacts import write_tree
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import Release
-from gpucluster.k8s_apply import charts, record, workload_states
+from gpucluster.k8s_apply import charts, charts_objects, record, workload_states
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import strays
-from gpucluster.k8s_apply.clock import T, patiently, until
+from gpucluster.k8s_apply.clock import T, patiently, some, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.helm import Helm
@@ -175,8 +175,14 @@ def _charts(access: Access, steps: Steps, applied: record.Record | None) -> tupl
                 state = "of another version or with other values"
             elif state == charts.DEPLOYED and applied and charts.undefined(release, applied.definitions):
                 state = "deployed, and no `k8s up` has applied its definitions"
+            elif state == charts.DEPLOYED and (lacks := _lacks(access, helm, release, steps)):
+                state = f"deployed, but {some(list(lacks))}"
             found.append(ChartState(release.name, release.version, "" if one is None else one.chart, state))
     return tuple(found)
+
+
+def _lacks(access: Access, helm: Helm, release: Release, steps: Steps) -> tuple[str, ...]:
+    return _asked(access, lambda: charts_objects.lacks(access.kubectl, helm, release, steps.objects))
 
 
 def _values(access: Access, helm: Helm, release: Release) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from gpucluster.artifacts import write_tree
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import has_definitions
-from gpucluster.k8s_apply import charts, charts_removal, record
+from gpucluster.k8s_apply import charts, charts_objects, charts_removal, record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.conditions import binding_later, waiting
@@ -163,16 +163,18 @@ def _charts(
     """Install the charts that differ, and yield their names. `defined`: those whose definitions an earlier `up` applied."""
     if access.helm is None:
         return
+    helm, kubectl = access.helm, access.kubectl
     limit = charts.CHART_S if limit_s is None else limit_s
     for release in steps.releases:
         lease.require()
         if charts.install(
-            access.helm,
+            helm,
             release,
             found,
             folder,
             users=lambda one: charts_removal.users_of(access, one),
-            define=access.kubectl.define,
+            lacks=lambda one: charts_objects.lacks(kubectl, helm, one, steps.objects),
+            define=kubectl.define,
             clock=access.clock,
             report=access.report,
             limit_s=limit,

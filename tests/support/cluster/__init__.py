@@ -14,6 +14,7 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.kubectl import Kubectl
+from support.cluster.helm import MADE
 from support.cluster.programs import install, without_processes
 from support.cluster.state import State
 
@@ -61,9 +62,13 @@ class Cluster:
                 values["objects"]["|".join(place)] = {**one, "metadata": metadata}
 
     def objects(self, kind: str = "") -> dict[str, Any]:
-        """Objects by their last name, of one kind or of all."""
+        """Objects by their last name, of one kind or of all, without those that charts made."""
         there = self.values()["objects"].items()
-        found = [one for key, one in there if key != "v1|Namespace||kube-system"]
+        found = [
+            one
+            for key, one in there
+            if key != "v1|Namespace||kube-system" and one["metadata"].get("labels") != MADE
+        ]
         return {
             f"{o['kind']}/{o['metadata']['name']}" if not kind else o["metadata"]["name"]: o
             for o in found
@@ -74,6 +79,11 @@ class Cluster:
         """The resourceVersion of every object but the lease."""
         found = self.values()["objects"]
         return {key: one["metadata"]["resourceVersion"] for key, one in found.items() if "|Lease|" not in key}
+
+    def remove(self, key: str) -> None:
+        """Somebody deletes an object: `apiVersion|kind|namespace|name`."""
+        with State(self.folder).locked() as values:
+            del values["objects"][key]
 
     def calls(self, words: str = "") -> list[str]:
         lines = (self.folder / "calls").read_text().splitlines() if (self.folder / "calls").exists() else []

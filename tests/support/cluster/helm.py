@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from support.cluster.state import IN_TEMPLATES, OF_CHARTS, Begun, fail, suffer
+from support.cluster.state import CLUSTER_SCOPED, IN_TEMPLATES, OF_CHARTS, Begun, fail, suffer
 
 Row = dict[str, Any]
 BEGIN = "2026-11-25 12:00:00.123456789 +0000 UTC"  # of the clock of `Cluster`
@@ -26,6 +26,9 @@ INSIDE = {  # the charts inside a chart: `helm show crds` prints their definitio
         "lws": "0.8.0",
     },  # charts/kubeflow-trainer/Chart.yaml of kubeflow/trainer v2.3.0
 }
+
+
+MADE = {"app.kubernetes.io/managed-by": "Helm"}  # labels of what a chart makes
 
 
 def run(begun: Begun) -> tuple[str, str]:
@@ -87,6 +90,7 @@ def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str,
         yaml.load(Path(flags["values"]).read_text(), yaml.CSafeLoader) if "values" in flags else None
     )
     row["status"] = "deployed"
+    _make(values, row)
     if (
         words[0] in IN_TEMPLATES
     ):  # helm upgrades what a chart has as templates, and only creates what is in its folder `crds`
@@ -94,6 +98,52 @@ def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str,
     else:
         values["crds"].setdefault(words[0], flags["version"])
     return "", f'Release "{words[0]}" has been upgraded. Happy Helming!'
+
+
+def _objects(row: Row) -> list[Row]:
+    """Return what the chart's templates make: its controller, which names no namespace, and a role of the cluster."""
+    name = row["name"]
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": f"{name}-controller", "labels": MADE},
+            "spec": {"replicas": 2},
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": f"{name}-controller", "labels": MADE},
+        },
+    ]
+
+
+def _make(values: Row, row: Row) -> None:
+    """Create the objects of a release that are not there, and set the number of pods of the others."""
+    for one in _objects(row):
+        key = _key(one, row["namespace"])
+        place = {"namespace": key.split("|")[2]} if key.split("|")[2] else {}
+        there = values["objects"].get(key)
+        if there is None or there.get("spec") != one.get("spec"):
+            values["clock"] += 1
+            marks = {
+                "resourceVersion": str(values["clock"]),
+                "uid": f"uid-{values['clock']}",
+                "generation": 1,
+            }
+            values["objects"][key] = {**one, "metadata": {**one["metadata"], **place, **marks}}
+
+
+def _key(one: Row, namespace: str) -> str:
+    place = "" if one["kind"] in CLUSTER_SCOPED else namespace
+    return "|".join((one["apiVersion"], one["kind"], place, one["metadata"]["name"]))
+
+
+def _get_manifest(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    row = _row(values, words[0], flags["namespace"])
+    if row is None:
+        return "Error: release: not found", ""
+    return "", yaml.safe_dump_all(_objects(row), explicit_start=True)
 
 
 def _rollback(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
@@ -109,6 +159,8 @@ def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
     if row is None:
         return f"Error: uninstall: Release not loaded: {words[0]}: release: not found", ""
     values["releases"].remove(row)
+    for one in _objects(row):
+        values["objects"].pop(_key(one, row["namespace"]), None)
     if words[0] in IN_TEMPLATES and words[0] in values["crds"]:
         del values["crds"][words[0]]
         kinds = {(version, kind) for version, found in OF_CHARTS[words[0]].items() for kind in found}
@@ -168,5 +220,6 @@ _VERBS = {
     "rollback": _rollback,
     "uninstall": _uninstall,
     "list": _list,
+    "get manifest": _get_manifest,
     "get values": _get_values,
 }

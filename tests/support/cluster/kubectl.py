@@ -95,7 +95,12 @@ class Server(Controllers):
         if kinds is None:
             return "Error from server (NotFound): the server could not find the requested resource", ""
         rows = [
-            {"name": f"{kind.lower()}s{part}", "kind": kind, "verbs": ["get"] if part else ["get", "list"]}
+            {
+                "name": f"{kind.lower()}s{part}",
+                "kind": kind,
+                "namespaced": kind not in CLUSTER_SCOPED,
+                "verbs": ["get"] if part else ["get", "list"],
+            }
             for kind in kinds
             for part in ("", "/status")
         ]

@@ -52,6 +52,50 @@ def test_changed_values_upgrade_their_chart_alone(cluster: Cluster, bound: Steps
     assert apply(cluster, bound).charts == ("kueue",)
 
 
+KUEUE = "apps/v1|Deployment|kueue-system|kueue-controller"
+KUEUE_ROLE = "rbac.authorization.k8s.io/v1|ClusterRole||kueue-controller"
+
+
+@pytest.mark.parametrize(("key", "said"), [
+    (KUEUE, "kueue-system/Deployment/kueue-controller is missing"),
+    (KUEUE_ROLE, "ClusterRole/kueue-controller is missing"),
+])  # fmt: skip
+def test_what_somebody_deleted_of_a_chart_is_made_again(
+    cluster: Cluster, bound: Steps, key: str, said: str
+) -> None:
+    """helm calls a release deployed whatever became of its objects: `up` called the chart unchanged, and nothing started a gang again."""
+    apply(cluster, bound)
+    cluster.remove(key)
+    assert [one.state for one in status(cluster.access(), bound).charts if one.name == "kueue"] == [
+        f"deployed, but {said}"
+    ]
+    assert apply(cluster, bound).charts == ("kueue",)
+    assert key in cluster.values()["objects"]
+    assert status(cluster.access(), bound).unsettled == ()
+
+
+def test_controller_that_somebody_scaled_to_0_runs_again(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    objects = cluster.values()["objects"]
+    objects[KUEUE]["spec"]["replicas"] = 0
+    cluster.change(objects=objects)
+    (said,) = status(cluster.access(), bound).unsettled
+    assert said.endswith("deployed, but kueue-system/Deployment/kueue-controller is scaled to 0")
+    assert apply(cluster, bound).charts == ("kueue",)
+    assert cluster.values()["objects"][KUEUE]["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("chart", ["jobset", "karpenter", "kueue"])
+def test_definition_that_somebody_deleted_comes_again(cluster: Cluster, bound: Steps, chart: str) -> None:
+    """Regression: `up` waited for the kind, and then told people to install the chart, which was its own and was there."""
+    apply(cluster, bound)
+    crds = cluster.values()["crds"]
+    del crds[chart]
+    cluster.change(crds=crds)
+    assert apply(cluster, bound).charts == (chart,)
+    assert chart in cluster.values()["crds"]
+
+
 def test_api_server_away_in_the_middle_of_a_wave(cluster: Cluster, bound: Steps) -> None:
     """The wave's objects are there, and its call fails: the same wave is applied again."""
     cluster.plant("30-queues", REFUSED, times=3, when="after")

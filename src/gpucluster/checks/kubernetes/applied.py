@@ -146,7 +146,7 @@ def _waiting(outputs: tuple[QueryOutput, ...], key: str) -> tuple[State, ...]:
 
 
 def _unless(state: str, good: str) -> str:
-    return "" if state == good else f"is {short(state, 80)}"
+    return "" if state == good else f"is {short(state, 300)}"
 
 
 def _of_workload(row: Mapping[str, Any]) -> str:
