@@ -28,6 +28,10 @@ class HungError(TransientError):
     """kubectl or helm is not done after its time limit. What it asked for may be done."""
 
 
+class WebhookError(TransientError):
+    """A webhook does not answer, for example because its controller does not run: its kinds can be read, and not be changed."""
+
+
 class UnservedError(TransientError):
     """The server does not serve the kind, or not yet."""
 
@@ -56,9 +60,10 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"getting credentials|executable \S+ not found", RefusedError),  # the kubeconfig's program, such as `aws`
     (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
     (r"the server could not find the requested resource", UnservedError),
+    (r"failed calling webhook", WebhookError),
     (r"\((InternalError|Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)", TransientError),
     (r"\(Expired\)|continue parameter is too old", TransientError),  # the rest of a long list; kubectl asks for 500 at a time
-    (r"failed calling webhook|conversion webhook for .* failed|no endpoints available for service", TransientError),
+    (r"conversion webhook for .* failed|no endpoints available for service", TransientError),
     (r"because it is being terminated|status unknown for quota|not yet ready to handle request", TransientError),
     (r"\(AlreadyExists\)|object has been modified|cannot reuse a name that is still in use", ConflictError),
     (r"\(NotFound\)|release: not found", NotFoundError),

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from gpucluster.k8s.releases import Release
 from gpucluster.k8s_apply import charts, charts_objects, record, workload_states
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import strays
-from gpucluster.k8s_apply.clock import T, patiently, some, until
+from gpucluster.k8s_apply.clock import REPEAT_S, T, patiently, some, until
 from gpucluster.k8s_apply.conditions import waiting
-from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.faults import RefusedError, WebhookError
 from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.objects import (
     Ref,
@@ -113,7 +113,7 @@ def status(access: Access, steps: Steps) -> Status:
     found = _asked(access, lambda: record.read(kubectl, cluster))
     another = _asked(access, lambda: record.difference(kubectl, cluster, access.account, found))
     there = {ref_of(one): one for one in _asked(access, lambda: kubectl.get(steps.objects))}
-    waves = tuple(_wave(access, wave, there) for wave in steps.waves)
+    waves = tuple(_waves(access, steps, there))
     installed = _charts(access, steps, found)
     left = _asked(access, lambda: leftovers(kubectl, steps))
     awaited = [one for wave in steps.waves for one in steps.awaited(wave)]
@@ -193,34 +193,48 @@ def _asked(access: Access, call: Callable[[], T]) -> T:
     return patiently(call, access.clock, access.report)
 
 
-def _wave(access: Access, wave: WaveStep, there: Mapping[Ref, Manifest]) -> WaveState:
+def _waves(access: Access, steps: Steps, there: Mapping[Ref, Manifest]) -> Iterator[WaveState]:
+    """Yield each wave. A webhook that is away is awaited once: the rest of the status says why it is."""
+    limit_s = REPEAT_S
+    for wave in steps.waves:
+        try:
+            changed, unread = _compared(access, wave, there, limit_s)
+        except WebhookError as error:
+            limit_s, changed, unread = 0.0, (), (error.message,)
+        refs = [ref_of(one) for one in wave.objects]
+        yield WaveState(
+            folder=wave.wave.folder,
+            objects=len(refs),
+            missing=tuple(str(ref) for ref in refs if ref not in there),
+            changed=(*_named(_ending(wave, there)), *changed),
+            unread=unread,
+        )
+
+
+def _ending(wave: WaveStep, there: Mapping[Ref, Manifest]) -> dict[Ref, str]:
     refs = [ref_of(one) for one in wave.objects]
-    present = [one for one in wave.objects if ref_of(one) in there]
-    ending = {ref_of(one): "it is being deleted" for one in present if is_ending(there[ref_of(one)])}
-    changed, unread = _compared(access, [one for one in present if ref_of(one) not in ending], there)
-    return WaveState(
-        folder=wave.wave.folder,
-        objects=len(refs),
-        missing=tuple(str(ref) for ref in refs if ref not in there),
-        changed=(*_named(ending), *changed),
-        unread=unread,
-    )
+    return {ref: "it is being deleted" for ref in refs if ref in there and is_ending(there[ref])}
 
 
 def _compared(
-    access: Access, present: Sequence[Manifest], there: Mapping[Ref, Manifest]
+    access: Access, wave: WaveStep, there: Mapping[Ref, Manifest], limit_s: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the objects that an apply would change and those that the server would refuse, with its words; and what nobody compared."""
-    kubectl = access.kubectl
+    kubectl, ending = access.kubectl, _ending(wave, there)
+    present = [one for one in wave.objects if ref_of(one) in there and ref_of(one) not in ending]
+
+    def asked(call: Callable[[], T]) -> T:
+        return patiently(call, access.clock, access.report, limit_s)
+
     bad, closed = dict[Ref, str](), dict[Ref, str]()
     try:
-        made = _asked(access, lambda: kubectl.applied(present))
+        made = asked(lambda: kubectl.applied(present))
     except RefusedError as error:
         closed = without_right(error, present)
         rest = [one for one in present if ref_of(one) not in closed]
-        found = _asked(access, lambda: list(refused(kubectl, rest)))
+        found = asked(lambda: list(refused(kubectl, rest)))
         bad = {ref_of(one): owners(why) or why.message for one, why in found}
-        made = _asked(access, lambda: kubectl.applied([one for one in rest if ref_of(one) not in bad]))
+        made = asked(lambda: kubectl.applied([one for one in rest if ref_of(one) not in bad]))
     differ = (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))
     counts = Counter(closed.values())
     unread = (f"you may not patch {resource} ({count})" for resource, count in sorted(counts.items()))

@@ -10,6 +10,7 @@ from gpucluster.k8s_apply.faults import (
     RefusedError,
     TransientError,
     UnservedError,
+    WebhookError,
     fault_of,
 )
 
@@ -47,8 +48,8 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
     ("Error: release: not found", NotFoundError),
     ("Error: UPGRADE FAILED: context deadline exceeded", TransientError),
     # helm wraps the errors of the API server: their reason is not in the text
-    ('Error: UPGRADE FAILED: failed to create resource: Internal error occurred: failed calling webhook "mservice.elbv2.k8s.aws": failed to call webhook: Post "https://aws-load-balancer-webhook-service.kube-system.svc:443/mutate-v1-service?timeout=10s": no endpoints available for service "aws-load-balancer-webhook-service"', TransientError),
-    ('Error: INSTALLATION FAILED: failed to create resource: Internal error occurred: failed calling webhook "mdeployment.kb.io": failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate?timeout=10s": tls: failed to verify certificate: x509: certificate signed by unknown authority', TransientError),
+    ('Error: UPGRADE FAILED: failed to create resource: Internal error occurred: failed calling webhook "mservice.elbv2.k8s.aws": failed to call webhook: Post "https://aws-load-balancer-webhook-service.kube-system.svc:443/mutate-v1-service?timeout=10s": no endpoints available for service "aws-load-balancer-webhook-service"', WebhookError),
+    ('Error: INSTALLATION FAILED: failed to create resource: Internal error occurred: failed calling webhook "mdeployment.kb.io": failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate?timeout=10s": tls: failed to verify certificate: x509: certificate signed by unknown authority', WebhookError),
     ('Error from server: conversion webhook for kueue.x-k8s.io/v1beta1, Kind=Workload failed: Post "https://kueue-webhook-service.kueue-system.svc:443/convert?timeout=30s": no endpoints available for service "kueue-webhook-service"', TransientError),
     ('error: unable to recognize "STDIN": Get "https://10.0.0.1/apis?timeout=60s": net/http: request canceled (Client.Timeout exceeded while awaiting headers)', TransientError),
     ('error: http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""', TransientError),

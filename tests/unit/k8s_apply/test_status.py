@@ -41,6 +41,12 @@ def edited(cluster: Cluster, key: str, **spec: Any) -> None:
     cluster.change(objects=objects)
 
 
+CONTROLLER = "apps/v1|Deployment|kueue-system|kueue-controller"
+NO_WEBHOOK = (
+    'Error from server (InternalError): error when creating "STDIN": Internal error occurred: failed calling webhook "mclusterqueue.kb.io":'
+    ' failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate?timeout=10s": no endpoints available for'
+    ' service "kueue-webhook-service"'
+)
 QUEUE = "kueue.x-k8s.io/v1beta2|ClusterQueue||kube-research"
 
 
@@ -77,6 +83,22 @@ def test_refused_object_is_named_with_the_words_of_the_server(applied: Cluster, 
     assert words.startswith(
         'ClusterQueue/kube-serving (kubectl apply: The ClusterQueue "kube-serving" is invalid'
     )
+
+
+def test_webhook_that_is_away_leaves_the_rest_of_the_status(applied: Cluster, bound: Steps) -> None:
+    """Regression: without Kueue's controller `k8s status` told nothing, also not that its pods are gone."""
+    objects = applied.values()["objects"]
+    objects[CONTROLLER]["spec"]["replicas"] = 0
+    applied.change(objects=objects)
+    applied.plant("--dry-run=server", NO_WEBHOOK, times=1000)
+    before = applied.elapsed
+    found = read(applied, bound)
+    assert applied.elapsed - before < 200, "each folder is not awaited again"
+    assert [one.state for one in found.charts if one.name == "kueue"] == [
+        "deployed, but kueue-system/Deployment/kueue-controller is scaled to 0"
+    ]
+    assert all("failed calling webhook" in words for wave in found.waves for words in wave.unread)
+    assert any(line.startswith("30-queues is not compared: ") for line in found.unsettled)
 
 
 def test_queue_has_quota_use_and_pending(applied: Cluster, bound: Steps) -> None:

@@ -28,6 +28,10 @@ from gpucluster.validate.run import run_session
 from gpucluster.validate.validation_pods import ValidationPods
 
 AWAY = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
+NO_WEBHOOK = (
+    'Error from server (InternalError): error when creating "STDIN": Internal error occurred: failed calling webhook "mclusterqueue.kb.io":'
+    ' failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate": no endpoints available'
+)
 Object = dict[str, Any]
 STEPS = kube_steps()
 
@@ -209,6 +213,7 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("controller of a chart scaled to 0", lambda w: w.edit("|Deployment|kueue-system|kueue-controller", scaled_to_0), {"kube.charts[cluster]": "kueue is deployed, but kueue-system/Deployment/kueue-controller is scaled to 0"}),
     ("controller of a chart deleted", lambda w: w.without("|Deployment|kueue-system|kueue-controller"), {"kube.charts[cluster]": "kueue-system/Deployment/kueue-controller is missing"}),
     ("role of a chart deleted", lambda w: w.without("|ClusterRole||karpenter-controller"), {"kube.charts[cluster]": "karpenter is deployed, but ClusterRole/karpenter-controller is missing"}),
+    ("webhook away", lambda w: w.cluster.plant("--dry-run=server", NO_WEBHOOK, times=1000), {"kube.objects[cluster]": "is not compared: kubectl apply: Error from server (InternalError)"}),
     ("object deleted", lambda w: w.without("|NetworkPolicy|research|default-deny"), {"kube.objects[cluster]": "misses research/NetworkPolicy/default-deny"}),
     ("copy of the cluster", lambda w: w.edit("|Namespace||kube-system", lambda one: one["metadata"].update(uid="uid-of-the-copy")), {"kube.objects[cluster]": "UID uid-kube-system, and this is uid-of-the-copy"}),
     ("no right to patch", lambda w: w.cluster.change(forbidden={"NetworkPolicy": "networkpolicies"}), {"kube.objects[cluster]": "is not compared: you may not patch networkpolicies"}),
