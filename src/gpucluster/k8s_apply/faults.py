@@ -78,6 +78,12 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"etcdserver|Kubernetes cluster unreachable|the server is currently unable", TransientError),
     (r"response status code (429|5\d\d)|unexpected status.*(429|5\d\d)|failed to fetch \S+ : (429|5\d\d)", TransientError),
 )  # fmt: skip
+_LOGIN = (  # client-go, plugin/pkg/client/auth/exec/exec.go, and kubectl, pkg/cmd/util/helpers.go
+    (re.compile(r"exec: executable \S+ not found"), "install the program that the kubeconfig names: for EKS the AWS CLI, version 2"),
+    (re.compile(r"getting credentials"), "log in again, and look who you are: aws sts get-caller-identity"),
+    (re.compile(r"must be logged in|\(Unauthorized\)"), "look who you are: aws sts get-caller-identity. This role or user needs an access entry of the EKS cluster:"
+     " name it in kubernetes.admins or in members of a team, then `pulumi up`"),
+)  # fmt: skip
 _OF_ONE_STATE = ("kubectl create", "kubectl replace")
 _TABLE = tuple((re.compile(words), fault) for words, fault in _ROWS)
 _HINTS = re.compile(
@@ -96,7 +102,8 @@ def fault_of(what: str, text: str) -> KubernetesError:
     if what not in _OF_ONE_STATE:
         found = [TransientError if fault is ConflictError else fault for fault in found]
     decisive = next((fault for fault in found if issubclass(fault, RefusedError)), found[0])
-    return decisive(f"{what}: {printable(' '.join(lines[:4]), 1000)}", text=text)
+    step = next((step for words, step in _LOGIN if words.search(text)), None)
+    return decisive(f"{what}: {printable(' '.join(lines[:4]), 1000)}", text=text, next_step=step)
 
 
 _CONFLICT = re.compile(r'conflicts? with "([^"]*)".*?:(?: (\.\S.*))?$')

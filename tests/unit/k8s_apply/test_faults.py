@@ -95,6 +95,20 @@ def test_conflict_of_a_call_without_a_state_is_repeated(what: str, text: str) ->
     assert type(fault_of(what, text)) is TransientError
 
 
+@pytest.mark.parametrize(("text", "step"), [
+    ("Unable to connect to the server: getting credentials: exec: executable aws not found", "install the program"),
+    ("Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255", "log in again"),
+    ("error: You must be logged in to the server (the server has asked for the client to provide credentials)", "kubernetes.admins"),
+    ("error: You must be logged in to the server (Unauthorized)", "needs an access entry"),
+])  # fmt: skip
+def test_failed_login_has_a_next_step(text: str, step: str) -> None:
+    assert step in (fault_of("kubectl version", text).next_step or "")
+
+
+def test_refusal_of_an_object_says_nothing_of_a_login() -> None:
+    assert fault_of("kubectl apply", "Error from server (Forbidden): no").next_step is None
+
+
 def test_refusal_beside_a_conflict_is_not_repeated() -> None:
     text = f"error: {MODIFIED}\n{REVIEW}\nError from server (Invalid): b"
     assert type(fault_of("kubectl apply", text)) is RefusedError
