@@ -10,10 +10,12 @@ from typing import Any
 import yaml
 
 from gpucluster import catalog
+from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import Release, definitions, has_definitions, install
 from gpucluster.k8s_apply import program
 from gpucluster.plan import names
+from gpucluster.text import short
 
 CALL_S = 120.0
 GRACE_S = 60.0  # helm ends by its own limit before ours
@@ -23,6 +25,8 @@ _OURS = (
 )  # a list without it ends after 256 releases
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})\b")
 _INSTALL = "install it (helm.sh), or use --no-charts"
+_VERSION = re.compile(r"v(\d{1,4})\.(\d{1,4})\.", re.ASCII)
+_OLDEST = (3, 13)  # `helm upgrade --labels` (helm/helm, pull request 10533)
 _EVERY_STATE = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalling")
 
 
@@ -54,6 +58,16 @@ class Helm:
 
     def __init__(self, context: str, cluster: str) -> None:
         self.context, self.cluster = context, cluster
+
+    def require_version(self) -> None:
+        """StateError: this helm is too old, and would fail in the middle of the work."""
+        said = self._call(("version", "--template", "{{.Version}}")).strip()
+        found = _VERSION.match(said)
+        if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+            raise StateError(
+                f"helm is {short(said, 40)}, and gpucluster needs 3.13 or newer, which labels a release: nothing was changed",
+                next_step=_INSTALL,
+            )
 
     def installed(self) -> dict[tuple[str, str], Installed]:
         """Return all releases by namespace and name."""

@@ -57,6 +57,8 @@ def up(
             "--prune and --through exclude each other: nothing was changed",
             next_step="leave out --through: what the spec no longer has is known after the last wave",
         )
+    if access.helm is not None:
+        access.helm.require_version()
     with (
         tempfile.TemporaryDirectory(prefix="gpucluster-k8s-") as made,
         held(kubectl, cluster, holder, access.clock, access.report) as lease,

@@ -3,7 +3,7 @@
 kubectl: kubernetes/kubectl dee3483a3d6a64c07fdf746caf80af446dee99ac (v0.37.0-beta.0): pkg/cmd/{apply/apply,get/get,create/create,
 replace/replace,delete/delete_flags,exec/exec,version/version,config/view}.go, pkg/cmd/util/helpers.go; global flags:
 k8s.io/cli-runtime/pkg/genericclioptions/config_flags.go, as `kubectl options` of v1.32.4 prints them.
-helm: helm/helm e9b85e4de16ad45805843fb121748018cf89094b (v4): pkg/cmd/{upgrade,list,rollback,uninstall,get_values,get_manifest,flags}.go,
+helm: helm/helm e9b85e4de16ad45805843fb121748018cf89094b (v4): pkg/cmd/{upgrade,list,rollback,uninstall,get_values,get_manifest,version,flags}.go,
 pkg/cli/environment.go. A flag must also be in v3.18.4 (cmd/helm/*.go): of both only the common ones are here.
 OPTIONAL: a value only after `=`.
 """
@@ -44,6 +44,7 @@ HELM = {
         "all-namespaces": SWITCH, "deployed": SWITCH, "failed": SWITCH, "pending": SWITCH, "superseded": SWITCH,
         "uninstalling": SWITCH, "uninstalled": SWITCH, "filter": VALUE, "selector": VALUE, "output": VALUE, "max": VALUE,
     },
+    "version": {"short": SWITCH, "template": VALUE},
     "show crds": {"repo": VALUE, "version": VALUE},
     "get manifest": {"revision": VALUE},
     "get values": {"output": VALUE, "all": SWITCH, "revision": VALUE},

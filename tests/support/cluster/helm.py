@@ -214,7 +214,13 @@ def _show_crds(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
     return "", yaml.safe_dump_all(documents, explicit_start=True) if documents else ""
 
 
+def _version(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    assert flags["template"] == "{{.Version}}"
+    return "", values.get("helm", "v3.18.4")
+
+
 _VERBS = {
+    "version": _version,
     "show crds": _show_crds,
     "upgrade": _upgrade,
     "rollback": _rollback,

@@ -41,6 +41,16 @@ def test_second_run_changes_nothing(cluster: Cluster, bound: Steps) -> None:
     assert cluster.values()["releases"] == releases
 
 
+def test_old_helm_is_refused_before_the_first_change(cluster: Cluster, bound: Steps) -> None:
+    """helm before 3.13 has no `upgrade --labels`: the run ended at it, when the definitions of the chart were applied."""
+    cluster.change(helm="v3.12.3")
+    with pytest.raises(StateError, match=r"helm is v3\.12\.3, and gpucluster needs 3\.13"):
+        apply(cluster, bound)
+    assert cluster.objects() == {}
+    cluster.change(helm="v4.1.0")
+    assert apply(cluster, bound).charts == CHARTS
+
+
 def test_changed_values_upgrade_their_chart_alone(cluster: Cluster, bound: Steps) -> None:
     apply(cluster, bound)
     cluster.change(
