@@ -18,6 +18,8 @@ from gpucluster.plan import names
 
 BY = "Kueue"
 _HOLDERS = 5
+_SILENT = "has set no condition on it"
+_CONTROLLER = "kubectl get pods --namespace kueue-system"  # whether it runs
 _UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor ([^\s,]+)")
 _ROWS: tuple[tuple[re.Pattern[str], CauseKind], ...] = (
     (re.compile(r"(LocalQueue|ClusterQueue) \S+ (doesn't exist|not found|is terminating|is stopped|is inactive)"), CauseKind.QUEUE),
@@ -49,7 +51,7 @@ def _of_workload(one: Manifest, evidence: Evidence) -> Iterator[Cause]:
         words = f"{evicted.get('reason', '')}: {evicted.get('message', '')}"
         yield Cause(kind=CauseKind.EVICTED, subject=subject, by=BY, words=words)
     if not is_true(one, "QuotaReserved"):
-        words = str(condition(one, "QuotaReserved").get("message") or "has set no condition on it")
+        words = str(condition(one, "QuotaReserved").get("message") or _SILENT)
         yield _unreserved(words, one, subject, evidence)
         return
     for check in rows(section(one, "status"), "admissionChecks"):
@@ -88,6 +90,8 @@ def _unreserved(words: str, one: Manifest, subject: str, evidence: Evidence) -> 
         )
     elif kind is CauseKind.TOPOLOGY:
         step = "kubectl get nodes --show-labels"
+    elif words == _SILENT:
+        step = _CONTROLLER
     return Cause(kind=kind, subject=subject, by=BY, words=words, details=details, next_step=step)
 
 
@@ -166,7 +170,7 @@ def _unseen(evidence: Evidence) -> Iterator[Cause]:
             by=BY,
             words=words,
             details=tuple(_left_out(root["metadata"]["namespace"], evidence)),
-            next_step="kubectl get pods --namespace kueue-system",
+            next_step=_CONTROLLER,
         )
     else:
         yield Cause(

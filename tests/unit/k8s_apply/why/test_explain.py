@@ -65,6 +65,12 @@ def test_kueue_says_why_it_does_not_admit(words: str) -> None:
     assert bool(found.next_step) == bool(step)
 
 
+def test_workload_that_kueue_has_not_judged_leads_to_its_controller() -> None:
+    found = only(workload(status={}))
+    assert found.words == "has set no condition on it"
+    assert found.next_step == "kubectl get pods --namespace kueue-system"
+
+
 def test_holders_of_the_quota_are_named_the_largest_first() -> None:
     def holder(name: str, gpus: str, flavor: str = "kube-tune") -> Manifest:
         row = {
