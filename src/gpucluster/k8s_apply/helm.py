@@ -85,7 +85,8 @@ class Helm:
     def manifests(self, release: Release) -> list[Manifest]:
         """Return the objects that helm made of the chart's templates, without its hooks."""
         text = self._call(("get", "manifest", release.name, "--namespace", release.namespace))
-        return [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one]
+        found = (one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one)
+        return [part for one in found for part in (one["items"] if one["kind"] == "List" else [one])]
 
     def definitions(self, release: Release) -> str:
         """Return the definitions of the chart's folder `crds`; an empty text without one."""

@@ -182,7 +182,11 @@ def _charts(access: Access, steps: Steps, applied: record.Record | None) -> tupl
 
 
 def _lacks(access: Access, helm: Helm, release: Release, steps: Steps) -> tuple[str, ...]:
-    return _asked(access, lambda: charts_objects.lacks(access.kubectl, helm, release, steps.objects))
+    """Return what the cluster lacks of a chart; the refusal, if the user may not read all of it."""
+    try:
+        return _asked(access, lambda: charts_objects.lacks(access.kubectl, helm, release, steps.objects))
+    except RefusedError as error:
+        return (f"its objects are not compared: {error.message}",)
 
 
 def _values(access: Access, helm: Helm, release: Release) -> Mapping[str, Any]:

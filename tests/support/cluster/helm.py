@@ -28,6 +28,7 @@ INSIDE = {  # the charts inside a chart: `helm show crds` prints their definitio
 }
 
 
+READY = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
 MADE = {"app.kubernetes.io/managed-by": "Helm"}  # labels of what a chart makes
 
 
@@ -131,7 +132,8 @@ def _make(values: Row, row: Row) -> None:
                 "uid": f"uid-{values['clock']}",
                 "generation": 1,
             }
-            values["objects"][key] = {**one, "metadata": {**one["metadata"], **place, **marks}}
+            status = {"status": READY} if one["kind"] == "Deployment" else {}
+            values["objects"][key] = {**one, **status, "metadata": {**one["metadata"], **place, **marks}}
 
 
 def _key(one: Row, namespace: str) -> str:
@@ -143,7 +145,9 @@ def _get_manifest(values: Row, words: list[str], flags: dict[str, str]) -> tuple
     row = _row(values, words[0], flags["namespace"])
     if row is None:
         return "Error: release: not found", ""
-    return "", yaml.safe_dump_all(_objects(row), explicit_start=True)
+    controller, role = _objects(row)
+    shown = controller, {"apiVersion": "v1", "kind": "List", "items": [role]}  # a chart may have lists
+    return "", yaml.safe_dump_all(shown, explicit_start=True)
 
 
 def _rollback(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:

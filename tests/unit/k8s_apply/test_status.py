@@ -101,6 +101,15 @@ def test_webhook_that_is_away_leaves_the_rest_of_the_status(applied: Cluster, bo
     assert any(line.startswith("30-queues is not compared: ") for line in found.unsettled)
 
 
+def test_objects_of_a_chart_that_may_not_be_read_are_said(applied: Cluster, bound: Steps) -> None:
+    denied = 'Error: query: failed to query with labels: secrets is forbidden: User "ann" cannot list resource "secrets"'
+    applied.plant("get manifest kueue", denied, times=1000)
+    (said,) = read(applied, bound).unsettled
+    assert said.startswith(
+        "the chart kueue is deployed, but its objects are not compared: helm get: Error: query"
+    )
+
+
 def test_queue_has_quota_use_and_pending(applied: Cluster, bound: Steps) -> None:
     objects = applied.values()["objects"]
     flavor = next(
