@@ -179,6 +179,49 @@ def test_object_that_somebody_makes_in_a_whole_cluster_is_no_error(written: str,
     assert [one.level for one in found if one.rule == "reference"] == levels
 
 
+COHORT = """apiVersion: kueue.x-k8s.io/VERSION
+kind: ClusterQueue
+metadata: {name: a}
+spec: {FIELD: all, namespaceSelector: {}, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 16}]}]}]}
+"""
+BORROWER = """---
+apiVersion: kueue.x-k8s.io/VERSION
+kind: ResourceFlavor
+metadata: {name: f}
+---
+apiVersion: kueue.x-k8s.io/VERSION
+kind: LocalQueue
+metadata: {name: a, namespace: default}
+spec: {clusterQueue: a}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, namespace: default, labels: {kueue.x-k8s.io/queue-name: a}}
+spec:
+  suspend: true
+  parallelism: 3
+  completions: 3
+  completionMode: Indexed
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: "busybox:1.37", resources: {limits: {nvidia.com/gpu: 8}}}]}}
+"""
+
+
+@pytest.mark.parametrize(("version", "field"), [("v1beta1", "cohort"), ("v1beta2", "cohortName")])
+@pytest.mark.parametrize("whole", [False, True])
+def test_gang_that_borrows_in_a_cohort_without_an_object_has_no_error(version: str, field: str, *, whole: bool) -> None:  # fmt: skip
+    """Two queues are a cohort by its name alone. `v1beta1` has another name of the field."""
+    queue = COHORT.replace("VERSION", version).replace("FIELD", field)
+    other = queue.replace("name: a}", "name: b}")
+    rest = BORROWER.replace("VERSION", version)
+    facts = Facts(kubernetes="1.36", whole=whole)
+    both = check(read(f"{queue}---\n{other}{rest}", "a.yaml").documents, facts)
+    assert not {"workload-above-quota", "reference"} & {one.rule for one in both}
+    alone = check(read(f"{queue}{rest}", "a.yaml").documents, facts)
+    assert "workload-above-quota" in {one.rule for one in alone}
+    lonely = [(one.rule, one.level) for one in alone if one.rule == "reference"]
+    assert lonely == ([("reference", Severity.WARNING)] if whole else [])
+
+
 def test_object_that_sops_encrypts_is_named() -> None:
     written = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nsops: {mac: a}\n"
     facts = Facts(kubernetes="1.36", whole=False)

@@ -150,7 +150,7 @@ def levels(topology: Obj) -> tuple[tuple[Path, str], ...]:
 
 def family(manifests: ManifestSet, queue: Obj) -> tuple[Obj, ...]:
     """Return a queue with all cohorts above it and every queue and cohort below their root: it may borrow from these."""
-    root = _root(manifests, text(at(queue.body, "spec", "cohortName")))
+    root = _root(manifests, cohort_of(queue))
     if not root:
         return (queue,)
     under = tuple(
@@ -197,8 +197,17 @@ def _tolerates(toleration: Mapping[str, Any], key: str, value: str, effect: str)
     return exists or text(toleration.get("value")) == value
 
 
+def cohort_field(queue: Obj) -> str:
+    """Return the field with the name of a queue's cohort. `v1beta1` has another than `v1beta2`."""
+    return "cohort" if queue.api_version == f"{_GROUP}/v1beta1" else "cohortName"
+
+
+def cohort_of(queue: Obj) -> str:
+    return text(at(queue.body, "spec", cohort_field(queue)))
+
+
 def _parent(thing: Obj) -> str:
-    return text(at(thing.body, "spec", "cohortName" if thing.key == CLUSTER_QUEUE else "parentName"))
+    return cohort_of(thing) if thing.key == CLUSTER_QUEUE else text(at(thing.body, "spec", "parentName"))
 
 
 def _root(manifests: ManifestSet, name: str) -> str:

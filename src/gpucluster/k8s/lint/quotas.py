@@ -120,7 +120,7 @@ def _parts(manifests: ManifestSet, workload: Obj) -> Iterator[Pods]:
 
 def _sure(manifests: ManifestSet, queue: Obj) -> Severity:
     """A cohort may have more members in the cluster than in the manifests."""
-    alone = not text(at(queue.body, "spec", "cohortName")) and kueue.is_complete(manifests, queue)
+    alone = not kueue.cohort_of(queue) and kueue.is_complete(manifests, queue)
     return Severity.ERROR if manifests.facts.whole or alone else Severity.WARNING
 
 

@@ -48,8 +48,8 @@ _HOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfigurat
 # owner, path (`*` is each entry), target
 _TABLE: tuple[tuple[str, str, str], ...] = (
     (kueue.LOCAL_QUEUE, "spec.clusterQueue", kueue.CLUSTER_QUEUE),
-    (kueue.CLUSTER_QUEUE, "spec.cohortName", kueue.COHORT),
     (kueue.CLUSTER_QUEUE, "spec.resourceGroups.*.flavors.*.name", kueue.FLAVOR),
+    (kueue.CLUSTER_QUEUE, "spec.admissionChecks.*", kueue.ADMISSION_CHECK),  # of v1beta1
     (kueue.CLUSTER_QUEUE, "spec.admissionChecksStrategy.admissionChecks.*.name", kueue.ADMISSION_CHECK),
     (kueue.COHORT, "spec.parentName", kueue.COHORT),
     (kueue.COHORT, "spec.resourceGroups.*.flavors.*.name", kueue.FLAVOR),
@@ -124,7 +124,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         for owner, path, target in _TABLE:
             if owner == thing.key:
                 yield from _follow(manifests, thing, path, target)
-        for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue, _hooks, _classes, _runtime):  # fmt: skip
+        for special in (_namespace, _cohort, _claim, _admission_check, _binding, _scaler, _queue, _hooks, _classes, _runtime):  # fmt: skip
             yield from special(manifests, thing)
         for pods in parts_of(thing):
             yield from _in_pods(manifests, pods, made, claims)
@@ -175,6 +175,17 @@ def _at_home(thing: Obj) -> bool:
             return thing.group == "argoproj.io" or (thing.kind, thing.name) == ("ConfigMap", "argocd-cm")
         case _:
             return False
+
+
+def _cohort(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """Queues form a cohort by its name alone (pkg/cache/hierarchy of Kueue). A queue that is the only one with it borrows nothing."""
+    name = kueue.cohort_of(thing) if thing.key == kueue.CLUSTER_QUEUE else ""
+    members = [one for one in manifests.all(kueue.CLUSTER_QUEUE) if kueue.cohort_of(one) == name]
+    if name and len(members) == 1 and not manifests.has(kueue.COHORT, name):
+        words = (
+            f"there is no Cohort {quoted(name)}, and no other queue is in it: it lends and borrows nothing"
+        )
+        yield thing.warned("reference", words, ("spec", kueue.cohort_field(thing)))
 
 
 def _namespace(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
