@@ -39,7 +39,7 @@ def read_all(paths: list[Path]) -> Found:
     other: list[str] = []
     for path in paths:
         for file in _files(path):
-            if path.is_dir() and _is_template(file):
+            if _is_template(file):
                 other.append(f"{file.as_posix()}: a template of a Helm chart; `helm template` renders it")
                 continue
             if path.is_dir() and not _is_text(file):
@@ -116,9 +116,8 @@ def _is_text(file: Path) -> bool:
 
 
 def _is_template(file: Path) -> bool:
-    return any(
-        above.name == "templates" and (above.parent / "Chart.yaml").is_file() for above in file.parents
-    )
+    above = file.absolute().parents if file != STDIN else ()
+    return any(folder.name == "templates" and (folder.parent / "Chart.yaml").is_file() for folder in above)
 
 
 def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
@@ -126,7 +125,7 @@ def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
     from gpucluster.k8s.lint.kustomize import is_patch, is_pod_template
     from gpucluster.k8s.lint.tree import mapping
 
-    if in_folder and (_has_no_key(document.value) or file.name == "Chart.yaml"):
+    if file.name == "Chart.yaml" or (in_folder and _has_no_key(document.value)):
         return "is not a manifest"
     if is_patch(document.value, document.file) or _is_named(file, _patches):
         return "is a patch of Kustomize: it holds a part of an object"

@@ -153,11 +153,16 @@ def test_file_that_no_kustomization_names_as_a_patch_is_an_object(tmp_path: Path
     assert run(tmp_path / "replicas.yaml") == 1
 
 
-def test_chart_and_its_templates_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_chart_and_its_templates_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_folder: bool
+) -> None:
+    """Programs such as pre-commit name each file."""
     (tmp_path / "templates").mkdir()
     (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: a\nversion: 1.0.0\n")
     (tmp_path / "templates/a.yaml").write_text("{{- if .Values.a }}\nkind: Service\n{{- end }}\n")
-    assert run(tmp_path) == 0
+    files = [tmp_path / "Chart.yaml", tmp_path / "templates/a.yaml"]
+    assert run(*([tmp_path] if is_folder else files)) == 0
     out = capsys.readouterr().out
     assert f"not checked: {tmp_path}/Chart.yaml: document 1 is not a manifest" in out
     assert (

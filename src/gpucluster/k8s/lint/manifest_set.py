@@ -17,7 +17,7 @@ from gpucluster.k8s.lint.webhook_defaults import completed
 
 _OF_A_NODE = ("spec", "trainer", "resources")  # of the container that `pods.parts_of` makes
 _ENCRYPTED = "ENC["  # as SOPS writes each value
-_FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*", re.ASCII)
+_FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*|\{\{.*?\}\}", re.ASCII)
 _NO_FIELD = (" is required", "an image is required, without spaces around it")  # ends of messages
 MAX_DEPTH = 64  # far deeper than any resource; a deeper value could exhaust a recursive reader
 
@@ -69,7 +69,7 @@ class Obj:
 
     def _is_filled_later(self, rule: str, message: str, path: Path) -> bool:
         """Return whether a tool completes the value before the API server gets it: envsubst, Flux or Terraform a value
-        `${NAME}`, Kustomize `$(NAME)`, and by patches the fields, labels and namespace of an object that it lists."""
+        `${NAME}`, templates of Go and of Jinja `{{ name }}`, Kustomize `$(NAME)`, and by patches the fields, labels and namespace of an object that it lists."""
         written = below(self.body, path) if is_there(self.body, path) else None
         if isinstance(written, str) and _FILLED.search(written):
             return True
