@@ -208,7 +208,25 @@ NO_GPU = "limits: {memory: 16Gi}"
 GPUS = "limits: {nvidia.com/gpu: 8, memory: 16Gi}"
 
 # a sentence, the rule, the sound manifest, what is changed, and to what
+ROUTED = """apiVersion: v1
+kind: Service
+metadata: {name: a, labels: {app: a}}
+spec: {selector: {app: a}, ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: a}
+spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: a}
+spec: {selector: {matchLabels: {app: a}}, endpoints: [{port: http, interval: 30s, scrapeTimeout: 10s}]}
+"""
 ROWS = [
+    ("a port of a monitor in a part of a cluster", "port", ROUTED, "endpoints: [{port: http", "endpoints: [{port: metrics"),
+    ("a port of a service in a part of a cluster", "port", ROUTED, "number: 80", "number: 81"),
+    ("a word of a path in small letters", "word", ROUTED, "pathType: Prefix", "pathType: prefix"),
     ("GPUs in the plural", "device-name", POD, "nvidia.com/gpu: 8", "nvidia.com/gpus: 8"),
     ("GPUs of old Kubernetes", "device-name", POD, "nvidia.com/gpu: 8", "alpha.kubernetes.io/nvidia-gpu: 8"),
     ("EFA in the plural", "device-name", JOB, "vpc.amazonaws.com/efa: 32", "vpc.amazonaws.com/efas: 32"),
@@ -386,6 +404,7 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("a monitor of services elsewhere", ROUTED.replace("matchLabels: {app: a}", "matchLabels: {app: b}")),
     ("the taint of EFA that AWS's device plugin tolerates", SERVER.replace("key: nvidia.com/gpu,", "key: aws.amazon.com/efa,")),
     ("workers of an image of their own", RAY_IMAGES.replace("rayproject/ray:2.46.0-py310-gpu", "registry.example.org/ray:2.9.0")),
     ("workers whose tag has no Python", RAY_IMAGES.replace("ray:2.46.0-py310-gpu", "ray:2.46.0-gpu")),

@@ -32,8 +32,8 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _service(thing, pods, whole=manifests.facts.whole)
         if manifests.facts.whole:
             yield from _budget(thing, pods)
-            yield from _ingress(manifests, thing)
-            yield from _monitor(manifests, thing)
+        yield from _ingress(manifests, thing)
+        yield from _monitor(manifests, thing)
         yield from _queue(manifests, thing)
         yield from _class(thing)
         yield from _scaler(thing)
@@ -129,7 +129,7 @@ def _monitor(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
         one for one in manifests.all("Service") if spaces.get("any") is True or one.namespace in named
     ]
     chosen = [one for one in services if selects(selector, one.labels)]
-    if not chosen:
+    if not chosen and manifests.facts.whole:
         yield thing.warned("selector", "selects no service of these manifests", ("spec", "selector"))
     names = {text(at(port, "name")) for one in chosen for _, port in entries(one.body, "spec", "ports")}
     for path, endpoint in entries(thing.body, "spec", "endpoints") if chosen else ():

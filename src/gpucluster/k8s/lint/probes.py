@@ -48,11 +48,12 @@ def _elsewhere(thing: Obj, path: Path, container: Mapping[str, Any]) -> Iterator
     port = int(said[-1]) if said else usual
     names = {text(at(one, "name")): at(one, "containerPort") for _, one in entries(container, "ports")}
     for probe in _PROBES:
-        asked_for = at(container, probe, "httpGet", "port")
-        number = names.get(text(asked_for)) if isinstance(asked_for, str) else asked_for
-        if type(number) is int and number != port:
-            words = f"the server listens at port {port}, and the probe asks {number}: it never answers"
-            yield thing.warned("port", words, (*path, probe, "httpGet", "port"))
+        for way in ("httpGet", "tcpSocket"):
+            asked_for = at(container, probe, way, "port")
+            number = names.get(text(asked_for)) if isinstance(asked_for, str) else asked_for
+            if type(number) is int and number != port:
+                words = f"the server listens at port {port}, and the probe asks {number}: it never answers"
+                yield thing.warned("port", words, (*path, probe, way, "port"))
 
 
 def _budget(probe: Mapping[str, Any]) -> int:

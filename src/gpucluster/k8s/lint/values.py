@@ -69,6 +69,7 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("PersistentVolumeClaim", "spec.accessModes.*", _MODES),
     ("PersistentVolumeClaim", "spec.volumeMode", ("Block", "Filesystem")),
     ("LimitRange", "spec.limits.*.type", ("Container", "PersistentVolumeClaim", "Pod")),
+    ("Ingress.networking.k8s.io", "spec.rules.*.http.paths.*.pathType", ("Exact", "ImplementationSpecific", "Prefix")),
     ("Deployment.apps", "spec.strategy.type", ("Recreate", "RollingUpdate")),
     ("StatefulSet.apps", "spec.podManagementPolicy", ("OrderedReady", "Parallel")),
     ("StatefulSet.apps", "spec.updateStrategy.type", ("OnDelete", "RollingUpdate")),
