@@ -139,7 +139,9 @@ def _is_pod_spec(value: Any) -> bool:
 
 
 def _count_of(fields: Mapping[str, Any], count: int) -> int:
-    return next((_whole(fields[name], 1) for name in _WIDTHS if name in fields), count)
+    """A replica of a worker group of Ray is `numOfHosts` pods."""
+    width = next((_whole(fields[name], 1) for name in _WIDTHS if name in fields), count)
+    return width * _whole(fields.get("numOfHosts"), 1)
 
 
 def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
