@@ -28,6 +28,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _own_selector(made)
         yield from _restart(made)
         yield from _mounts(made)
+        yield from _priority(manifests, made)
     for thing in manifests.objects:
         yield from _service(thing, pods, whole=manifests.facts.whole)
         if manifests.facts.whole:
@@ -52,6 +53,16 @@ def _restart(pods: Pods) -> Iterator[Finding]:
     policy = pods.spec.get("restartPolicy", "Always")
     if pods.owner.key in _JOBS and policy == "Always":
         yield pods.owner.found("restart-policy", "restartPolicy must be Never or OnFailure in a job", pods.where("spec", "restartPolicy"))  # fmt: skip
+
+
+def _priority(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """The API server computes the number from the class, and refuses a pod with another (plugin/pkg/admission/priority)."""
+    said, name = pods.spec.get("priority"), text(pods.spec.get("priorityClassName"))
+    chosen = manifests.get("PriorityClass.scheduling.k8s.io", name)
+    value = chosen.body.get("value") if chosen else None
+    if type(said) is type(value) is int and said != value:
+        words = f"{said} is not the value of class {quoted(name)}, {value}: the API server refuses the pod"
+        yield pods.owner.found("range", words, pods.where("spec", "priority"))
 
 
 def _mounts(pods: Pods) -> Iterator[Finding]:
