@@ -234,6 +234,7 @@ metadata: {name: a}
 spec: {priorityClassName: high, priority: 1000, containers: [{name: c, image: "a:1"}]}
 """
 ROWS = [
+    ("a queue that is held", "suspended", QUEUE, "namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: HoldAndDrain"),
     ("a priority beside another class", "range", RANKED, "priority: 1000", "priority: 5"),
     ("a port of a monitor in a part of a cluster", "port", ROUTED, "endpoints: [{port: http", "endpoints: [{port: metrics"),
     ("a port of a service in a part of a cluster", "port", ROUTED, "number: 80", "number: 81"),
@@ -415,6 +416,7 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("a queue that says that it is not held", QUEUE.replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: None")),
     ("a priority of its class", RANKED),
     ("a monitor of services elsewhere", ROUTED.replace("matchLabels: {app: a}", "matchLabels: {app: b}")),
     ("the taint of EFA that AWS's device plugin tolerates", SERVER.replace("key: nvidia.com/gpu,", "key: aws.amazon.com/efa,")),

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.kueue import CLUSTER_QUEUE, QUEUE_LABEL, queue_of
+from gpucluster.k8s.lint.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, QUEUE_LABEL, queue_of
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, TRAIN_JOB, pods_of
 from gpucluster.k8s.lint.tree import Path, at, mapping
@@ -42,6 +42,8 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     """Without its label there the workload starts at once, outside of all quotas."""
     for queue in manifests.all(CLUSTER_QUEUE):
         yield from _namespaces(queue)
+    for queue in manifests.all(CLUSTER_QUEUE, LOCAL_QUEUE):
+        yield from _held(queue)
     for thing in manifests.objects:
         yield from _misplaced(thing)
         yield from _near(thing, mapping(thing.body.get("metadata")), ("metadata",))
@@ -92,6 +94,13 @@ def _suspended(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     if waits and not thing.labels.get(QUEUE_LABEL) and queue_of(manifests, thing) is None:
         words = "is suspended and in no queue: nobody starts it"
         yield thing.warned("suspended", words, ("spec", "suspend"))
+
+
+def _held(queue: Obj) -> Iterator[Finding]:
+    policy = at(queue.body, "spec", "stopPolicy")
+    if policy in ("Hold", "HoldAndDrain"):
+        words = f"the queue admits nothing with stopPolicy {policy}: remove it when the work on it is done"
+        yield queue.warned("suspended", words, ("spec", "stopPolicy"))
 
 
 def _namespaces(queue: Obj) -> Iterator[Finding]:
