@@ -19,6 +19,7 @@ _HPA, _NODE_POOL = "HorizontalPodAutoscaler.autoscaling", "NodePool.karpenter.sh
 _SCALED_OBJECT = "ScaledObject.keda.sh"
 _TAKES_OVER = "scaledobject.keda.sh/transfer-hpa-ownership"
 _UNSCALABLE = frozenset({"Job", "CronJob", "DaemonSet", "Pod"})  # kinds without the subresource `scale`
+_OF_APPS = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 _BOUNDS = (("minReplicas", "maxReplicas"), ("minReplicaCount", "maxReplicaCount"))
 _DEEPEST = 8  # keys above the bounds of a worker group
 _SERVED = ("cpu", "memory")  # the resources that the metrics server measures
@@ -62,6 +63,10 @@ def _target(scaler: Obj) -> Iterator[Finding]:
     kind, where = text(at(scaler.body, "spec", "scaleTargetRef", "kind")), ("spec", "scaleTargetRef", "kind")
     if kind in _UNSCALABLE and not _is_of_others(scaler):
         yield scaler.found("scaler-target", f"a {kind} has no scale that an autoscaler can set", where)
+    written = at(scaler.body, "spec", "scaleTargetRef", "apiVersion")
+    if kind in _OF_APPS and isinstance(written, str) and written.rpartition("/")[0] in ("", "extensions"):
+        words = f"{quoted(written)} has no {kind}: it is in apps/v1, and the autoscaler finds no target"
+        yield scaler.found("scaler-target", words, ("spec", "scaleTargetRef", "apiVersion"))
 
 
 def _twice(manifests: ManifestSet) -> Iterator[Finding]:
