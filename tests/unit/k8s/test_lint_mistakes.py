@@ -234,6 +234,8 @@ metadata: {name: a}
 spec: {priorityClassName: high, priority: 1000, containers: [{name: c, image: "a:1"}]}
 """
 ROWS = [
+    ("a group with its version", "empty-rule", ROLE, 'apiGroups: [""], resources: [pods]', "apiGroups: [apps/v1], resources: [deployments]"),
+    ("a version in place of a group", "empty-rule", ROLE, '[""]', "[v1]"),
     ("an autoscaler of a Deployment in a group that is gone", "scaler-target", SCALED, "apiVersion: apps/v1, kind", "apiVersion: extensions/v1beta1, kind"),
     ("an autoscaler of a Deployment in the core group", "scaler-target", SCALED, "apiVersion: apps/v1, kind", "apiVersion: v1, kind"),
     ("a queue that is held", "suspended", QUEUE, "namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: HoldAndDrain"),

@@ -1,5 +1,6 @@
 """Rights: roles over everything, administrators, everybody, images that change, the metadata service."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,6 +50,7 @@ _SUBRESOURCES = {  # of built-in resources whose parts people name; each resourc
     "services": frozenset({"proxy", "status"}),
 }  # fmt: skip
 _VERBS = frozenset({"*", "approve", "attest", "bind", "create", "delete", "deletecollection", "escalate", "get", "impersonate", "list", "patch", "proxy", "sign", "update", "use", "watch"})  # fmt: skip
+_VERSION = re.compile(r"(?:^|/)v\d+(?:(?:alpha|beta)\d+)?$", re.ASCII)
 _NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
 
@@ -82,6 +84,7 @@ def _role(role: Obj) -> Iterator[Finding]:
             yield role.warned("wildcard-role", words, path)
         yield from _tokens(role, path, resources, verbs) if not named else ()
         yield from _nothing(role, path, resources, groups)
+        yield from _versions(role, path, groups)
         yield from _words(role, path, resources, verbs, groups)
         yield from _unnamed(role, path, mapping(rule))
         if verbs & _GRANTS and not named:
@@ -110,6 +113,14 @@ def _nothing(role: Obj, path: Path, resources: frozenset[str], groups: frozenset
             home = "the core group" if "" in homes else " or ".join(sorted(homes))
             words = f"allows nothing on {resource}, which is in {home}"
             yield role.warned("empty-rule", words, path)
+
+
+def _versions(role: Obj, path: Path, groups: frozenset[str]) -> Iterator[Finding]:
+    """A request has the name of a group, without a version."""
+    for group in sorted(one for one in groups if _VERSION.search(one)):
+        meant = quoted(group.rpartition("/")[0])
+        words = f"no group has the name {quoted(group)}: apiGroups have no version, {meant} is meant"
+        yield role.warned("empty-rule", words, (*path, "apiGroups"))
 
 
 def _words(
