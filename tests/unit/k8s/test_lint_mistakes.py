@@ -233,7 +233,17 @@ kind: Pod
 metadata: {name: a}
 spec: {priorityClassName: high, priority: 1000, containers: [{name: c, image: "a:1"}]}
 """
+GROUP = """apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: a}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    restartPolicy: RecreateGroupOnPodRestart
+    workerTemplate: {spec: {containers: [{name: c, image: "a:1", resources: {limits: {nvidia.com/gpu: 1}}}]}}
+"""
 ROWS = [
+    ("a pod of a group that is made again alone", "gang-retries", GROUP, "RecreateGroupOnPodRestart", "None"),
     ("a group with its version", "empty-rule", ROLE, 'apiGroups: [""], resources: [pods]', "apiGroups: [apps/v1], resources: [deployments]"),
     ("a version in place of a group", "empty-rule", ROLE, '[""]', "[v1]"),
     ("an autoscaler of a Deployment in a group that is gone", "scaler-target", SCALED, "apiVersion: apps/v1, kind", "apiVersion: extensions/v1beta1, kind"),
@@ -420,6 +430,7 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("groups of one pod", GROUP.replace("RecreateGroupOnPodRestart", "None").replace("size: 2", "size: 1")),
     ("a queue that says that it is not held", QUEUE.replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: None")),
     ("a priority of its class", RANKED),
     ("a monitor of services elsewhere", ROUTED.replace("matchLabels: {app: a}", "matchLabels: {app: b}")),

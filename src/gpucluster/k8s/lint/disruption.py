@@ -7,9 +7,9 @@ from typing import Any
 
 from gpucluster.k8s.lint import hosts, storage
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.gangs import is_gang, is_launched
+from gpucluster.k8s.lint.gangs import devices, is_gang, is_launched
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of, selects
+from gpucluster.k8s.lint.pods import JOBSET, LWS, Pods, pods_of, selects
 from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
 
 _BUDGET, _NODE_POOL = "PodDisruptionBudget.policy", "NodePool.karpenter.sh"
@@ -128,8 +128,26 @@ def _sleep(command: Any) -> int:
     return sum(int(number) * _SECONDS[unit] for number, unit in found)
 
 
+def _group(pods: Pods) -> Iterator[Finding]:
+    """`Default` is the old word for `None`. Without a word the whole group is made again."""
+    where: Path = ("spec", "leaderWorkerTemplate")
+    template = at(pods.owner.body, *map(str, where)) if pods.owner.key == LWS else None
+    policy, size = at(template, "restartPolicy"), at(template, "size")
+    if (
+        "workerTemplate" in pods.path
+        and devices(pods)
+        and policy in ("None", "Default")
+        and size not in (None, 1)
+    ):
+        words = (
+            "one pod of a group is made again while the others hold their GPUs: use RecreateGroupOnPodRestart"
+        )
+        yield pods.owner.warned("gang-retries", words, (*where, "restartPolicy"))
+
+
 def _retries(pods: Pods) -> Iterator[Finding]:
     """The other pods of a gang wait for one that starts again, with all their GPUs, until their collective times out."""
+    yield from _group(pods)
     if not is_gang(pods) or pods.owner.key not in (JOBSET, "Job.batch"):
         return
     where: Path = (*pods.path[:-1], "backoffLimit")
