@@ -29,6 +29,10 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _MPI, _MPI_VERSION = "MPIJob.kubeflow.org", "kubeflow.org/v2beta1"
 _STARTED = re.compile(r"(?<!\S)(?:-np?|--np)[= ](\d{1,6})(?!\S)", re.ASCII)
 _RESTARTS = ("Never", "OnFailure")
+_MPI_WORDS = {
+    ("mpiImplementation",): ("OpenMPI", "Intel", "MPICH"),
+    ("runPolicy", "cleanPodPolicy"): ("None", "Running", "All"),
+}
 _VOLCANO = "Job.batch.volcano.sh"
 
 
@@ -63,6 +67,8 @@ def _training(thing: Obj, field: str, container: str, roles: tuple[str, ...]) ->
         yield from _processes(thing, [one for one in containers if at(one, "name") == container])
     if thing.kind == "PyTorchJob":
         yield from _elastic(thing)
+        if type(number := at(thing.body, "spec", "nprocPerNode")) is int:
+            yield thing.found("schema", f"expected text: write '{number}' in quotes", ("spec", "nprocPerNode"))  # fmt: skip
 
 
 def _processes(thing: Obj, containers: list[Any]) -> Iterator[Finding]:
@@ -97,6 +103,10 @@ def _mpi(thing: Obj) -> Iterator[Finding]:
     if type(workers) is int and workers < 1:
         words = f"{workers} is below 1"
         yield thing.found("range", words, ("spec", "mpiReplicaSpecs", "Worker", "replicas"))
+    for way, known in _MPI_WORDS.items():
+        said = at(thing.body, "spec", *way)
+        if isinstance(said, str) and said not in known:
+            yield thing.found("word", f"{said!r} is none of {', '.join(known)}", ("spec", *way))
     for role, spec in specs.items():
         policy = at(spec, "restartPolicy")
         if isinstance(policy, str) and policy not in ("", *_RESTARTS):
