@@ -243,6 +243,7 @@ spec:
     workerTemplate: {spec: {containers: [{name: c, image: "a:1", resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """
 ROWS = [
+    ("a time-out above the interval", "range", ROUTED, "scrapeTimeout: 10s", "scrapeTimeout: 1m"),
     ("a pod of a group that is made again alone", "gang-retries", GROUP, "RecreateGroupOnPodRestart", "None"),
     ("a group with its version", "empty-rule", ROLE, 'apiGroups: [""], resources: [pods]', "apiGroups: [apps/v1], resources: [deployments]"),
     ("a version in place of a group", "empty-rule", ROLE, '[""]', "[v1]"),

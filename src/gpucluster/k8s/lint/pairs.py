@@ -1,5 +1,6 @@
 """Check parts of manifests that must agree, beyond schemas: selectors and labels, claims and volumes, jobs and policies."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,16 @@ from gpucluster.text import quoted
 _SELECTING = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
 _JOBS = frozenset({"Job.batch", "CronJob.batch", JOBSET})
 _BACKEND = ["spec", "rules", "*", "http", "paths", "*", "backend", "service"]
+_UNITS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+    "y": 31_536_000_000,
+}
+_DURATION = re.compile(r"(\d{1,9})(ms|[smhdwy])", re.ASCII)
 _BY_CONTROLLERS = (  # the beginning of labels that a controller gives to its pods
     "alpha.jobset.sigs.k8s.io/", "apps.kubernetes.io/", "batch.kubernetes.io/", "controller-uid", "job-name",
     "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/", "ray.io/", "serving.kserve.io/", "serving.knative.dev/", "spark-",
@@ -134,6 +145,7 @@ def _monitor(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     selector = at(thing.body, "spec", "selector")
     if thing.key != "ServiceMonitor.monitoring.coreos.com" or not mapping(selector):
         return
+    yield from _timeouts(thing)
     spaces = mapping(at(thing.body, "spec", "namespaceSelector"))
     named = items(spaces.get("matchNames")) or [thing.namespace]
     services = [
@@ -146,6 +158,21 @@ def _monitor(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     for path, endpoint in entries(thing.body, "spec", "endpoints") if chosen else ():
         if text(port := at(endpoint, "port")) and port not in names:
             yield thing.warned("port", f"its services have no port {quoted(port)}", (*path, "port"))
+
+
+def _timeouts(thing: Obj) -> Iterator[Finding]:
+    """The Prometheus operator leaves out a whole monitor with an endpoint that it cannot configure."""
+    for path, endpoint in entries(thing.body, "spec", "endpoints"):
+        most, every = (_milliseconds(text(at(endpoint, part))) for part in ("scrapeTimeout", "interval"))
+        if most > every > 0:
+            words = "is above the interval: the Prometheus operator leaves the monitor out"
+            yield thing.warned("range", words, (*path, "scrapeTimeout"))
+
+
+def _milliseconds(written: str) -> int:
+    """Return a duration of Prometheus such as `1m30s`; 0 for none."""
+    parts = _DURATION.findall(written)
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
