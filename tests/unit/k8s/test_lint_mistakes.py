@@ -242,7 +242,21 @@ spec:
     restartPolicy: RecreateGroupOnPodRestart
     workerTemplate: {spec: {containers: [{name: c, image: "a:1", resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """
+CLASSES = """apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: a, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: ebs.csi.aws.com
+parameters: {type: gp3}
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: b, annotations: {storageclass.kubernetes.io/is-default-class: "false"}}
+provisioner: efs.csi.aws.com
+"""
 ROWS = [
+    ("a type that EBS does not have", "word", CLASSES, "type: gp3", "type: gp4"),
+    ("two default classes", "duplicate", CLASSES, '"false"', '"true"'),
     ("a time-out above the interval", "range", ROUTED, "scrapeTimeout: 10s", "scrapeTimeout: 1m"),
     ("a pod of a group that is made again alone", "gang-retries", GROUP, "RecreateGroupOnPodRestart", "None"),
     ("a group with its version", "empty-rule", ROLE, 'apiGroups: [""], resources: [pods]', "apiGroups: [apps/v1], resources: [deployments]"),

@@ -14,6 +14,8 @@ _EBS = frozenset({"ebs.csi.aws.com", "kubernetes.io/aws-ebs", "ebs.csi.eks.amazo
 _EBS_CLASSES = frozenset(
     {"gp2", "gp3", "io1", "io2", "ebs", "ebs-sc", "ebs-gp3", "auto-ebs-sc"}
 )  # names that EKS and its guides give to classes of EBS
+_TYPES = frozenset({"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"})
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _MANY = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _SET = "StatefulSet.apps"
 _HPA = "HorizontalPodAutoscaler.autoscaling"
@@ -27,6 +29,8 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _many_on_ebs(manifests, thing, template, path)
     for thing in manifests.all(STORAGE_CLASS):
         yield from _binding(thing)
+        yield from _type(thing)
+    yield from _defaults(manifests)
     for thing in manifests.objects:
         for pods in pods_of(thing):
             yield from _claims(manifests, pods)
@@ -72,6 +76,27 @@ def _binding(made: Obj) -> Iterator[Finding]:
     ):
         words = "the volume's zone is chosen before the pod's: use WaitForFirstConsumer"
         yield made.warned("volume-binding", words, ("volumeBindingMode",))
+
+
+def _type(made: Obj) -> Iterator[Finding]:
+    """The driver makes no volume of a type that it does not know. It compares in small letters (pkg/cloud of the driver)."""
+    said = text(at(made.body, "parameters", "type"))
+    if text(made.body.get("provisioner")) in _EBS and said and said.lower() not in _TYPES:
+        words = f"EBS has no volumes of type {quoted(said)}: {', '.join(sorted(_TYPES))}"
+        yield made.warned("word", words, ("parameters", "type"))
+
+
+def _defaults(manifests: ManifestSet) -> Iterator[Finding]:
+    """Of several default classes a claim gets that which was made last."""
+    classes = [one for one in manifests.all(STORAGE_CLASS) if _is_default(one)]
+    for made in classes[1:]:
+        if manifests.facts.whole or made.document.file == classes[0].document.file:
+            words = f"class {quoted(classes[0].name)} is the default, too: a claim without a class gets the newer of them"
+            yield made.warned("duplicate", words, ("metadata", "annotations", _DEFAULT))
+
+
+def _is_default(made: Obj) -> bool:
+    return at(made.body, "metadata", "annotations", _DEFAULT) == "true"
 
 
 def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
