@@ -254,7 +254,12 @@ kind: StorageClass
 metadata: {name: b, annotations: {storageclass.kubernetes.io/is-default-class: "false"}}
 provisioner: efs.csi.aws.com
 """
+IDENTITY = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, annotations: {eks.amazonaws.com/role-arn: 'arn:aws:iam::123456789012:role/team/a'}}\n"
 ROWS = [
+    ("a name in place of an ARN", "annotation", IDENTITY, "arn:aws:iam::123456789012:role/team/a", "trainer"),
+    ("an account of eleven digits", "annotation", IDENTITY, "123456789012", "12345678901"),
+    ("an ARN with a colon too few", "annotation", IDENTITY, "iam::", "iam:"),
+    ("an ARN of a policy", "annotation", IDENTITY, ":role/team/a", ":policy/a"),
     ("a type that EBS does not have", "word", CLASSES, "type: gp3", "type: gp4"),
     ("two default classes", "duplicate", CLASSES, '"false"', '"true"'),
     ("a time-out above the interval", "range", ROUTED, "scrapeTimeout: 10s", "scrapeTimeout: 1m"),
@@ -445,6 +450,8 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("a role of another partition", IDENTITY.replace("arn:aws:", "arn:aws-us-gov:")),
+    ("an ARN that a person fills", IDENTITY.replace("123456789012", "<account>")),
     ("groups of one pod", GROUP.replace("RecreateGroupOnPodRestart", "None").replace("size: 2", "size: 1")),
     ("a queue that says that it is not held", QUEUE.replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: None")),
     ("a priority of its class", RANKED),

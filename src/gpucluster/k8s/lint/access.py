@@ -50,6 +50,9 @@ _SUBRESOURCES = {  # of built-in resources whose parts people name; each resourc
     "services": frozenset({"proxy", "status"}),
 }  # fmt: skip
 _VERBS = frozenset({"*", "approve", "attest", "bind", "create", "delete", "deletecollection", "escalate", "get", "impersonate", "list", "patch", "proxy", "sign", "update", "use", "watch"})  # fmt: skip
+_ROLE_ARN = "eks.amazonaws.com/role-arn"
+_ARN = re.compile(r"arn:aws(?:-[a-z-]+)?:iam::\d{12}:role/\S+", re.ASCII)
+_OPEN = re.compile(r"[<>{}$\[\]*]|[A-Z]{2,}|[xX]{3,}|\.\.\.", re.ASCII)
 _VERSION = re.compile(r"(?:^|/)v\d+(?:(?:alpha|beta)\d+)?$", re.ASCII)
 _NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
@@ -62,9 +65,19 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _binding(thing)
         elif thing.key == _NODE_CLASS:
             yield from _metadata(thing)
+        elif thing.key == "ServiceAccount":
+            yield from _role_of_pods(thing)
         for pods in parts_of(thing):
             for path, container in pods.containers():
                 yield from _image(pods, path, container)
+
+
+def _role_of_pods(account: Obj) -> Iterator[Finding]:
+    """STS refuses anything but the ARN of a role. A word in capitals or brackets is for a person to fill."""
+    said = text(at(account.body, "metadata", "annotations", _ROLE_ARN))
+    if said and not _OPEN.search(said) and not _ARN.fullmatch(said):
+        words = f"{quoted(said)} is not the ARN of a role, such as arn:aws:iam::123456789012:role/a: its pods get no rights"
+        yield account.warned("annotation", words, ("metadata", "annotations", _ROLE_ARN))
 
 
 def _role(role: Obj) -> Iterator[Finding]:
