@@ -233,7 +233,7 @@ kind: Pod
 metadata: {name: a}
 spec: {priorityClassName: high, priority: 1000, containers: [{name: c, image: "a:1"}]}
 """
-GROUP = """apiVersion: leaderworkerset.x-k8s.io/v1
+REMADE = """apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: a}
 spec:
@@ -263,7 +263,7 @@ ROWS = [
     ("a type that EBS does not have", "word", CLASSES, "type: gp3", "type: gp4"),
     ("two default classes", "duplicate", CLASSES, '"false"', '"true"'),
     ("a time-out above the interval", "range", ROUTED, "scrapeTimeout: 10s", "scrapeTimeout: 1m"),
-    ("a pod of a group that is made again alone", "gang-retries", GROUP, "RecreateGroupOnPodRestart", "None"),
+    ("a pod of a group that is made again alone", "gang-retries", REMADE, "RecreateGroupOnPodRestart", "None"),
     ("a group with its version", "empty-rule", ROLE, 'apiGroups: [""], resources: [pods]', "apiGroups: [apps/v1], resources: [deployments]"),
     ("a version in place of a group", "empty-rule", ROLE, '[""]', "[v1]"),
     ("an autoscaler of a Deployment in a group that is gone", "scaler-target", SCALED, "apiVersion: apps/v1, kind", "apiVersion: extensions/v1beta1, kind"),
@@ -452,7 +452,7 @@ SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {se
 FINE = [
     ("a role of another partition", IDENTITY.replace("arn:aws:", "arn:aws-us-gov:")),
     ("an ARN that a person fills", IDENTITY.replace("123456789012", "<account>")),
-    ("groups of one pod", GROUP.replace("RecreateGroupOnPodRestart", "None").replace("size: 2", "size: 1")),
+    ("groups of one pod", REMADE.replace("RecreateGroupOnPodRestart", "None").replace("size: 2", "size: 1")),
     ("a queue that says that it is not held", QUEUE.replace("namespaceSelector: {}", "namespaceSelector: {}\n  stopPolicy: None")),
     ("a priority of its class", RANKED),
     ("a monitor of services elsewhere", ROUTED.replace("matchLabels: {app: a}", "matchLabels: {app: b}")),
