@@ -47,8 +47,8 @@ def _end(thing: Obj) -> Iterator[Finding]:
     ends = spec.get("shutdownAfterJobFinishes") is True
     after = spec.get("ttlSecondsAfterFinished")
     if type(after) is int and after > 0 and not ends:
-        words = "KubeRay takes it only with shutdownAfterJobFinishes: true"
-        yield thing.found("one-of", words, ("spec", "ttlSecondsAfterFinished"))
+        words = "without shutdownAfterJobFinishes: true the cluster stays, and KubeRay from 1.4 on refuses the job"
+        yield thing.warned("one-of", words, ("spec", "ttlSecondsAfterFinished"))
     if spec.get("suspend") is True and not ends:
         words = "KubeRay suspends a job only with shutdownAfterJobFinishes: true"
         yield thing.found("one-of", words, ("spec", "suspend"))
