@@ -281,6 +281,7 @@ JUDGED = (
     Judged("urls", "one-of", _ROLE, 'apiGroups: [""], resources: [pods]', "nonResourceURLs: [/metrics]"),
     Judged("path", "name", _INGRESS, "path: /a", "path: a"),
     Judged("host", "name", _INGRESS, "host: example.org", "host: 'example.org:80'"),
+    Judged("path-type", "word", _INGRESS, "pathType: Prefix", "pathType: prefix"),
     Judged("default", "range", _LIMITS, "default: {memory: 8Gi}", "default: {memory: 32Gi}"),
     Judged("hard", "resources", _HARD, "requests.nvidia.com/gpu", "gpu"),
     Judged("end-port", "range", _POLICY, "ingress: [{from", "ingress: [{ports: [{port: 90, endPort: 80}], from"),
