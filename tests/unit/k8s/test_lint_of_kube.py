@@ -207,6 +207,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a runtime that is a JobSet", instead({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {"runtimeRef": {"name": "tune", "kind": "JobSet"}}}), "trainjobs"),
     ("a first pod of another job", instead({"apiVersion": "batch/v1", "kind": "Job", "spec": {"completionMode": "Indexed", "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "a:1", "env": [{"name": "MASTER_ADDR", "value": "b-0.b"}]}]}}}}), "pod_addresses"),
     ("more pods of Volcano than there are", instead({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"minAvailable": 2, "tasks": [{"replicas": 1}]}}), "operator_jobs"),
+    ("a number in a parameter of Ray", instead({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": {"headGroupSpec": {"rayStartParams": {"num-gpus": 8}}}}), "ray_jobs"),
     ("a taint of the only flavor", put("ResourceFlavor/kube-tune.zone-spine-block-leaf-host", "spec/nodeTaints", [{"key": "example.org/held", "effect": "NoSchedule"}]), "flavors"),
     ("a gang on the loopback", put("JobSet/tune", f"{WORKER}/env", [{"name": "NCCL_SOCKET_IFNAME", "value": "lo"}]), "fabric_names"),
 ]  # fmt: skip
