@@ -255,7 +255,20 @@ metadata: {name: b, annotations: {storageclass.kubernetes.io/is-default-class: "
 provisioner: efs.csi.aws.com
 """
 IDENTITY = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, annotations: {eks.amazonaws.com/role-arn: 'arn:aws:iam::123456789012:role/team/a'}}\n"
+DISKS = """apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: a}
+spec:
+  role: a
+  amiSelectorTerms: [{alias: al2023@v20250610}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+  metadataOptions: {httpPutResponseHopLimit: 1}
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 500Gi, volumeType: gp3, iops: 6000}}, {deviceName: /dev/xvdb, ebs: {volumeSize: 500Gi, volumeType: gp3, throughput: 500}}]
+"""
 ROWS = [
+    ("throughput of another type of disk", "one-of", DISKS, "gp3, throughput", "io2, throughput"),
+    ("IOPS of a disk that has none", "one-of", DISKS, "gp3, iops", "gp2, iops"),
     ("a name in place of an ARN", "annotation", IDENTITY, "arn:aws:iam::123456789012:role/team/a", "trainer"),
     ("an account of eleven digits", "annotation", IDENTITY, "123456789012", "12345678901"),
     ("an ARN with a colon too few", "annotation", IDENTITY, "iam::", "iam:"),
@@ -450,6 +463,7 @@ def test_class_of_devices_that_is_missing_is_a_warning() -> None:
 # what looks like a mistake, and the manifest
 SHARDS = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {serviceName: a, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'a:1', args: [--tp, '16', --nnodes, '2'], resources: {limits: {nvidia.com/gpu: 8}}, volumeMounts: [{name: s, mountPath: /dev/shm}]}], volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]}}}\n"
 FINE = [
+    ("IOPS of io2", DISKS.replace("gp3, iops", "io2, iops")),
     ("a role of another partition", IDENTITY.replace("arn:aws:", "arn:aws-us-gov:")),
     ("an ARN that a person fills", IDENTITY.replace("123456789012", "<account>")),
     ("groups of one pod", REMADE.replace("RecreateGroupOnPodRestart", "None").replace("size: 2", "size: 1")),

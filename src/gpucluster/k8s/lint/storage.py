@@ -15,6 +15,7 @@ _EBS_CLASSES = frozenset(
     {"gp2", "gp3", "io1", "io2", "ebs", "ebs-sc", "ebs-gp3", "auto-ebs-sc"}
 )  # names that EKS and its guides give to classes of EBS
 _TYPES = frozenset({"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"})
+_NUMBERS = {"iops": frozenset({"gp3", "io1", "io2"}), "throughput": frozenset({"gp3"})}
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _MANY = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _SET = "StatefulSet.apps"
@@ -31,6 +32,8 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _binding(thing)
         yield from _type(thing)
     yield from _defaults(manifests)
+    for thing in manifests.all("EC2NodeClass.karpenter.k8s.aws"):
+        yield from _disks(thing)
     for thing in manifests.objects:
         for pods in pods_of(thing):
             yield from _claims(manifests, pods)
@@ -84,6 +87,16 @@ def _type(made: Obj) -> Iterator[Finding]:
     if text(made.body.get("provisioner")) in _EBS and said and said.lower() not in _TYPES:
         words = f"EBS has no volumes of type {quoted(said)}: {', '.join(sorted(_TYPES))}"
         yield made.warned("word", words, ("parameters", "type"))
+
+
+def _disks(thing: Obj) -> Iterator[Finding]:
+    """EC2 refuses a launch with a number that the type of the disk does not have (EbsBlockDevice of its API)."""
+    for path, ebs in along(thing.body, ["spec", "blockDeviceMappings", "*", "ebs"]):
+        made = text(at(ebs, "volumeType"))
+        for field, able in _NUMBERS.items():
+            if made and at(ebs, field) is not None and made not in able:
+                words = f"EC2 takes it only for {', '.join(sorted(able))}, and launches no node with {made}"
+                yield thing.warned("one-of", words, (*path, field))
 
 
 def _defaults(manifests: ManifestSet) -> Iterator[Finding]:
