@@ -267,6 +267,8 @@ spec:
   blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 500Gi, volumeType: gp3, iops: 6000}}, {deviceName: /dev/xvdb, ebs: {volumeSize: 500Gi, volumeType: gp3, throughput: 500}}]
 """
 ROWS = [
+    ("throughput below the least", "range", DISKS, "throughput: 500", "throughput: 50"),
+    ("IOPS that no disk has", "range", DISKS, "iops: 6000", "iops: 300000"),
     ("throughput of another type of disk", "one-of", DISKS, "gp3, throughput", "io2, throughput"),
     ("IOPS of a disk that has none", "one-of", DISKS, "gp3, iops", "gp2, iops"),
     ("a name in place of an ARN", "annotation", IDENTITY, "arn:aws:iam::123456789012:role/team/a", "trainer"),

@@ -15,7 +15,10 @@ _EBS_CLASSES = frozenset(
     {"gp2", "gp3", "io1", "io2", "ebs", "ebs-sc", "ebs-gp3", "auto-ebs-sc"}
 )  # names that EKS and its guides give to classes of EBS
 _TYPES = frozenset({"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"})
-_NUMBERS = {"iops": frozenset({"gp3", "io1", "io2"}), "throughput": frozenset({"gp3"})}
+_NUMBERS = {  # the least and the most of each type: EbsBlockDevice in the model of EC2
+    "iops": {"gp3": (3000, 80_000), "io1": (100, 64_000), "io2": (100, 256_000)},
+    "throughput": {"gp3": (125, 2000)},
+}
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _MANY = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _SET = "StatefulSet.apps"
@@ -94,7 +97,11 @@ def _disks(thing: Obj) -> Iterator[Finding]:
     for path, ebs in along(thing.body, ["spec", "blockDeviceMappings", "*", "ebs"]):
         made = text(at(ebs, "volumeType"))
         for field, able in _NUMBERS.items():
-            if made and at(ebs, field) is not None and made not in able:
+            said, (least, most) = at(ebs, field), able.get(made, (0, 0))
+            if type(said) is int and made in able and not least <= said <= most:
+                words = f"{said} is not between {least} and {most}, which a {made} disk can have"
+                yield thing.warned("range", words, (*path, field))
+            elif made and said is not None and made not in able:
                 words = f"EC2 takes it only for {', '.join(sorted(able))}, and launches no node with {made}"
                 yield thing.warned("one-of", words, (*path, field))
 
