@@ -3,6 +3,8 @@
 The charts are of others (--no-charts): Kueue and JobSet run as processes. No Karpenter runs, so the spec has no elastic nodes.
 """
 
+import re
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -101,6 +103,30 @@ def test_up_status_and_down(desk: Desk) -> None:
         desk.kubernetes.client.get("coordination.k8s.io/v1", "Lease", "gpucluster-whole", "kube-system")
         is None
     )
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "LocalQueue"])
+def test_command_of_a_stopped_queue_starts_it(desk: Desk, kind: str) -> None:
+    """`k8s up` sets no stopPolicy, so a queue that a person has stopped stays so, and its folder waits."""
+    name = f"held-{kind[0].lower()}"
+    steps = steps_named(name)
+    desk.apply(steps)
+    one = next(one for one in steps.objects if one["kind"] == kind)
+    where = ["--namespace", one["metadata"]["namespace"]] if kind == "LocalQueue" else []
+    held = '{"spec": {"stopPolicy": "Hold"}}'
+    desk.kubernetes.kubectl(
+        "patch", kind, one["metadata"]["name"], *where, "--type", "merge", "--patch", held
+    )
+
+    def words() -> str:
+        return next((line for line in status(desk.access, steps).unsettled if f"{kind}/" in line), "")
+
+    desk.kubernetes.wait(lambda: "stopPolicy is Hold" in words(), "the queue is stopped")
+    command = re.search("`kubectl (.+)`", words())
+    assert command is not None
+    desk.kubernetes.kubectl(*shlex.split(command[1]))
+    desk.kubernetes.wait(lambda: status(desk.access, steps).unsettled == (), "the queue is active again")
+    down(desk.access, steps, holder="ann@desk", delete_data=True, limit_s=LIMIT_S)
 
 
 def test_claims_and_their_namespaces_stay(desk: Desk) -> None:

@@ -35,6 +35,16 @@ def _true(name: str) -> Callable[[Manifest, frozenset[str]], str]:
     return check
 
 
+def _queue(one: Manifest, later: frozenset[str]) -> str:
+    """Say how a queue that a person has stopped starts again: no controller does it."""
+    policy, kind, names = one["spec"].get("stopPolicy", "None"), one["kind"].lower(), one["metadata"]
+    if policy == "None":
+        return _true("Active")(one, later)
+    inside = f" --namespace {names['namespace']}" if "namespace" in names else ""
+    start = f"kubectl patch {kind} {names['name']}{inside} --type merge --patch '{_STARTED}'"
+    return f"its stopPolicy is {policy}, which somebody has set: `{start}`"
+
+
 def _deployment(one: Manifest, _: frozenset[str]) -> str:
     status = section(one, "status")
     if status.get("observedGeneration", 0) < one["metadata"].get("generation", 0):
@@ -62,9 +72,12 @@ def _because(name: str, row: Mapping[str, Any]) -> str:
     return f"not {name}" + (f": {words}" if words else "")
 
 
+_STARTED = '{"spec": {"stopPolicy": "None"}}'
 _ROWS: Mapping[str, Callable[[Manifest, frozenset[str]], str]] = {
     **{kind: _true(name) for (_, kind), name in CONDITIONS.items()},
     "CustomResourceDefinition": _true("Established"),
+    "ClusterQueue": _queue,
+    "LocalQueue": _queue,
     "Deployment": _deployment,
     "PersistentVolumeClaim": _claim,
 }

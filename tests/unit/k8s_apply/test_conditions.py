@@ -16,6 +16,7 @@ def rows(name: str, value: str, **more: Any) -> dict[str, Any]:
     return {"conditions": [{"type": name, "status": value, **more}]}
 
 
+STARTED = '{"spec": {"stopPolicy": "None"}}'
 DONE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
 
 
@@ -25,6 +26,9 @@ DONE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "available
     (an("NodePool", status=rows("Ready", "True", observedGeneration=1)), "NodePool/a: not Ready"),
     (an("EC2NodeClass", status=rows("Ready", "False", message="no subnets")), "EC2NodeClass/a: not Ready: no subnets"),
     (an("ClusterQueue", status=rows("Active", "False", reason="FlavorNotFound")), "ClusterQueue/a: not Active: FlavorNotFound"),
+    (an("ClusterQueue", spec={"stopPolicy": "None"}, status=rows("Active", "True")), ""),
+    (an("ClusterQueue", spec={"stopPolicy": "Hold"}, status=rows("Active", "False")), f"ClusterQueue/a: its stopPolicy is Hold, which somebody has set: `kubectl patch clusterqueue a --type merge --patch '{STARTED}'`"),
+    (an("LocalQueue", spec={"stopPolicy": "HoldAndDrain"}), f"LocalQueue/a: its stopPolicy is HoldAndDrain, which somebody has set: `kubectl patch localqueue a --type merge --patch '{STARTED}'`"),
     (an("Deployment", spec={"replicas": 2}, status=DONE), ""),
     (an("Deployment", spec={"replicas": 2}, status={**DONE, "availableReplicas": 1}), "Deployment/a: 1 of 2 replicas are available"),
     (an("Deployment", spec={"replicas": 2}, status={**DONE, "observedGeneration": 1}), "Deployment/a: its controller has not seen it"),
