@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
@@ -12,6 +13,7 @@ from urllib.parse import urlencode
 from gpucluster.errors import GpuclusterError
 
 TIMEOUT_S = 60.0
+AGAIN = 10  # times that client-go asks again when the server says how many seconds later (rest/with_retry.go)
 MANAGER = "kubectl"  # the name that kubectl gives itself, so that either continues what the other applied
 
 Manifest = Mapping[str, Any]
@@ -126,6 +128,18 @@ class Client:
         return {} if raw else json.loads(text)
 
     def _sent(self, method: str, path: str, data: bytes | None, kind: str) -> tuple[int, bytes]:
+        """Send a request, also again while the server says when to ask again, as it does when the storage of a kind changes."""
+        status, text, later = self._connected(method, path, data, kind)
+        for _ in range(AGAIN):
+            if later is None:
+                break
+            threading.Event().wait(later)
+            status, text, later = self._connected(method, path, data, kind)
+        return status, text
+
+    def _connected(
+        self, method: str, path: str, data: bytes | None, kind: str
+    ) -> tuple[int, bytes, float | None]:
         """Send a request. The server may have closed an idle connection: then it goes over a new one, if it may run twice (RFC 9110, 9.2.2)."""
         reused = self._connection.sock is not None
         try:
@@ -135,11 +149,14 @@ class Client:
                 raise
         return self._exchanged(method, path, data, kind)
 
-    def _exchanged(self, method: str, path: str, data: bytes | None, kind: str) -> tuple[int, bytes]:
+    def _exchanged(
+        self, method: str, path: str, data: bytes | None, kind: str
+    ) -> tuple[int, bytes, float | None]:
+        """Return status, text, and after how many seconds the server takes the request."""
         try:
             self._connection.request(method, path, data, {"Content-Type": kind})
             answer = self._connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, answer.read(), _later(answer.status, answer.getheader("Retry-After"))
         except (OSError, HTTPException):
             self._connection.close()  # the next call connects again
             raise
@@ -156,6 +173,11 @@ def _resources(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, _Resou
     for one in found:
         if "/" not in one["name"]:  # else a subresource, such as pods/status
             yield one["kind"], _Resource(one["name"], one["namespaced"])
+
+
+def _later(status: int, after: str | None) -> float | None:
+    refused = status == 429 or status >= 500
+    return float(after) if refused and after is not None and after.isdecimal() else None
 
 
 def _message(text: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucluster.sandbox.kubernetes.client import Client
+from gpucluster.sandbox.kubernetes.client import Client, RefusedError
 
 pytestmark = pytest.mark.loopback
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n{"gitVersion": "v1.36.2"}\n'
@@ -21,6 +21,7 @@ class Server:
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.requests = list[bytes]()
+        self.first = list[bytes]()  # answers before the usual one
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
 
@@ -32,7 +33,7 @@ class Server:
                 if not first:  # of `end`
                     return
                 self.requests.append(first)
-                link.sendall(ANSWER)
+                link.sendall(self.first.pop() if self.first else ANSWER)
                 self.requests.append(link.recv(4096))
 
     def end(self) -> None:
@@ -64,6 +65,22 @@ def test_closed_idle_connection_is_opened_again(server: Server, client: Client) 
     """Regression: `RemoteDisconnected` after minutes without a request."""
     assert [client.version() for _ in range(2)] == ["v1.36.2", "v1.36.2"]
     assert len([one for one in server.requests if one.startswith(b"GET /version")]) == 3
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
+def test_server_that_says_when_to_ask_again_is_asked_again(
+    server: Server, client: Client, status: str
+) -> None:
+    """Regression: `storage is (re)initializing`, while the definition of a kind changes."""
+    server.first += [f"HTTP/1.1 {status}\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{{}}".encode()]
+    assert client.version() == "v1.36.2"
+
+
+def test_refusal_without_a_time_is_one(server: Server, client: Client) -> None:
+    server.first += [b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"]
+    with pytest.raises(RefusedError) as found:
+        client.version()
+    assert found.value.status == 429
 
 
 @pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
