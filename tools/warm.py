@@ -1,7 +1,7 @@
 """Prepare in parallel what tests need: `python tools/warm.py gate|all|kubernetes`, by default `all`.
 
 `gate`: the engine and the image of `make test`. `all`: the engine, all images, and promtool. `kubernetes`: the control plane,
-Karpenter's core, helm and a node's programs.
+Karpenter's core, Flux's controller, helm and a node's programs.
 """
 
 import runpy
@@ -60,9 +60,9 @@ def control_plane(progress: layers.Progress) -> None:
 
 
 def of_tests(progress: layers.Progress) -> None:
-    """Karpenter's core, helm and a node's programs: only tests use them, so they have their builds."""
+    """Karpenter's core, Flux's controller, helm and a node's programs: only tests use them, so they have their builds."""
     tests = Path(__file__).parent.parent / "tests" / "kubernetes"
-    for name in ("karpenter_core.py", "real_helm.py", "node_programs.py"):
+    for name in ("karpenter_core.py", "real_flux.py", "real_helm.py", "node_programs.py"):
         runpy.run_path(str(tests / name))["find_or_build"](progress)
 
 

@@ -21,6 +21,7 @@ FOLDER = "argocd"
 NAMESPACE = "argocd"
 CHARTS_FIRST = -1  # the sync wave of the charts
 _HERE = "https://kubernetes.default.svc"  # the cluster that Argo CD runs in
+RETRIES = 100  # with up to three minutes between two; by default Argo CD gives a commit up after five
 _WAVE = "argocd.argoproj.io/sync-wave"
 _OPTIONS = "argocd.argoproj.io/sync-options"
 _MISSING_KINDS = "SkipDryRunOnMissingResource=true"  # the charts bring the kinds of later waves
@@ -45,7 +46,8 @@ def argocd(site: Site, files: Mapping[str, str]) -> dict[str, str]:
 def create(cluster: str) -> str:
     """Return the command that makes the Application of the whole. REPOSITORY has the output of `gpucluster render` at its root."""
     path = f"{cluster}/{names.K8S_DIR}/{FOLDER}"
-    return f"argocd app create {cluster} --repo REPOSITORY --path {path} --dest-server {_HERE} --sync-policy automated"
+    retry = f"--sync-retry-limit {RETRIES} --sync-retry-refresh"
+    return f"argocd app create {cluster} --repo REPOSITORY --path {path} --dest-server {_HERE} --sync-policy automated {retry}"
 
 
 def _numbers(site: Site, present: Set[str]) -> Iterator[tuple[str, int]]:
@@ -93,6 +95,7 @@ def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Manifest:
             "destination": {"server": _HERE, "namespace": release.namespace},
             "syncPolicy": {
                 "automated": {"prune": False},
+                "retry": {"limit": RETRIES, "refresh": True},  # with a newer commit, if there is one
                 "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
             },
         },

@@ -4,7 +4,7 @@ None depends on the services: one of them may wait for a Secret or for quota, an
 
 The same releases and waves as `gpucluster k8s up`. The paths expect the output of `gpucluster render NAME --to NAME` at the root of the
 repository that the GitRepository `flux-system` names. Fields: fluxcd/source-controller and helm-controller (OCIRepository and
-HelmRelease), fluxcd/kustomize-controller (healthCheckExprs, since Flux 2.5).
+HelmRelease), fluxcd/kustomize-controller (healthCheckExprs). The strategy of a release is known since Flux 2.7.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -22,6 +22,14 @@ FOLDER = "flux"
 NAMESPACE = "flux-system"  # of `flux bootstrap`
 SOURCE = "flux-system"
 INTERVAL = "10m"
+CHART_TIMEOUT = "15m"  # images of several GB; Flux's default is five minutes
+RETRY = "1m"  # after a failure; Flux's default is the interval
+_AGAIN: Manifest = {
+    # helm's way, and Flux's default, replaces no definitions of a folder `crds`
+    "crds": "CreateReplace",
+    # by default Flux gives a release up at its first failure; its other strategy uninstalls the chart before each try
+    "strategy": {"name": "RetryOnFailure", "retryInterval": RETRY},
+}
 _CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
@@ -40,9 +48,9 @@ def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Iterator[M
         "releaseName": release.name,
         "targetNamespace": release.namespace,
         "storageNamespace": release.namespace,
-        # Flux's default is helm's: definitions of a folder `crds` are not replaced
-        "install": {"createNamespace": True, "crds": "CreateReplace"},
-        "upgrade": {"crds": "CreateReplace"},
+        "timeout": CHART_TIMEOUT,
+        "install": {"createNamespace": True, **_AGAIN},
+        "upgrade": _AGAIN,
         "values": values_of(release, files),
     }
     name = f"{site.plan.name}-{release.name}"
@@ -82,23 +90,31 @@ def _awaited(site: Site, wave: Wave) -> Manifest:
         return {"wait": False}
     return {
         "wait": True,
-        "timeout": "30m" if wave is SERVICES else "10m",
+        # Flux reads no newer commit while it waits for an older one, and a model loads for half an hour
+        "timeout": "5m" if wave is SERVICES else "10m",
         "healthCheckExprs": list(_expressions()),
     }
 
 
 def _expressions() -> Iterator[Manifest]:
+    new = "(!has(c.observedGeneration) || c.observedGeneration in [0, metadata.generation])"
     for (version, kind), name in CONDITIONS.items():
-        current = (
-            f"has(status.conditions) && status.conditions.exists(c, c.type == '{name}' && c.status == 'True')"
-        )
+        true = f"c.type == '{name}' && c.status == 'True' && {new}"
+        current = f"has(status.conditions) && status.conditions.exists(c, {true})"
         yield {"apiVersion": version, "kind": kind, "current": current}
 
 
 def _kustomization(site: Site, name: str, folder: str, more: Manifest) -> Manifest:
     path = f"./{site.plan.name}/{names.K8S_DIR}/{folder}"
     source = {"kind": "GitRepository", "name": SOURCE}
-    spec = {"interval": INTERVAL, "path": path, "prune": False, "sourceRef": source, **more}
+    spec = {
+        "interval": INTERVAL,
+        "path": path,
+        "prune": False,
+        "retryInterval": RETRY,
+        "sourceRef": source,
+        **more,
+    }
     return _object(site, "kustomize.toolkit.fluxcd.io/v1", "Kustomization", name, spec)
 
 

@@ -61,10 +61,9 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield ""
     yield "## The waves"
     yield ""
-    for wave in WAVES:
-        yield f"- `{wave.folder}`: {wave.holds}"
+    yield from (f"- `{wave.folder}`: {wave.holds}" for wave in WAVES if wave.folder in folders)
     yield ""
-    yield f"`gpucluster k8s up {site.plan.name}` installs the charts, applies the existing folders in this order, and checks after each. By hand:"
+    yield f"`gpucluster k8s up {site.plan.name}` installs the charts, applies the folders in this order, and checks after each. By hand:"
     yield ""
     yield "```sh"
     yield from (" ".join(install(release, site.plan.name)) for release in releases(site))
@@ -86,10 +85,10 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
 
 def _gitops(cluster: str) -> Iterator[str]:
     """Yield how Flux or Argo CD begins."""
-    yield f"With Flux: commit the output of `gpucluster render {cluster} --to {cluster}` at the root of the repository of the GitRepository"
+    yield f"With Flux 2.7 or later: commit the output of `gpucluster render {cluster} --to {cluster}` at the root of the repository of the GitRepository"
     yield f"`flux-system`, and apply `flux/kustomizations.yaml` once. Then use `gpucluster k8s status {cluster} --no-charts`: helm's releases are Flux's."
     yield ""
-    yield "With Argo CD: commit the same output to a repository that Argo CD reads, add to its settings the health checks that the waves need, and"
+    yield "With Argo CD 3.6 or later: commit the same output to a repository that Argo CD reads, add to its settings the health checks that the waves need, and"
     yield "make one Application:"
     yield ""
     yield "```sh"

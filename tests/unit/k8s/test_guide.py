@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator
 
+import pytest
 from support import eks_plans
 from support.builders import a_kube_plan
 from support.declared import Declared
 from support.eks_plans import resources_of
+from support.kube import MONITORED, TRAINED, Change, files
 
 from gpucluster import k8s
+from gpucluster.k8s.waves import WAVES
 from gpucluster.plan.model import KubernetesOnAws
 
 CREATED, NEEDED = "`pulumi up` creates:", "It does not create these. They must exist before the first wave:"
@@ -107,3 +110,12 @@ def test_owner_of_a_cluster_that_exists_makes_all_of_it() -> None:
         "- the IAM role `kube-kubernetes-node` for nodes that Karpenter makes, with an access entry of the type EC2_LINUX; the controller's role may pass it\n"
         in text
     )
+
+
+@pytest.mark.parametrize("changes", [(), (MONITORED, TRAINED)], ids=["usual", "all"])
+def test_guide_names_the_waves_that_are_there(changes: tuple[Change, ...]) -> None:
+    texts = files(*changes)
+    there = {path.partition("/")[0] for path in texts}
+    waves = [wave.folder for wave in WAVES if wave.folder in there]
+    _, _, rest = texts["README.md"].partition("## The waves\n\n")
+    assert re.findall(r"^- `(.*?)`", rest.partition("\n\n")[0], re.MULTILINE) == waves
