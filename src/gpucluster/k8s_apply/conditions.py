@@ -37,7 +37,8 @@ def _true(name: str) -> Callable[[Manifest, frozenset[str]], str]:
 
 def _queue(one: Manifest, later: frozenset[str]) -> str:
     """Say how a queue that a person has stopped starts again: no controller does it."""
-    policy, kind, names = one["spec"].get("stopPolicy", "None"), one["kind"].lower(), one["metadata"]
+    policy = section(one, "spec").get("stopPolicy", "None")
+    kind, names = one["kind"].lower(), one["metadata"]
     if policy == "None":
         return _true("Active")(one, later)
     inside = f" --namespace {names['namespace']}" if "namespace" in names else ""

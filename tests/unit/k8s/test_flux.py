@@ -73,12 +73,19 @@ def test_charts_are_those_of_the_command() -> None:
 
 
 @pytest.mark.parametrize(("version", "kind"), sorted(CONDITIONS))
-@pytest.mark.parametrize("value", ["True", "False"])
-def test_flux_and_the_command_agree_on_ready(version: str, kind: str, value: str) -> None:
+@pytest.mark.parametrize(("value", "seen"), [
+    ("True", {}), ("False", {}), ("True", {"observedGeneration": 2}), ("True", {"observedGeneration": 1}),
+    ("True", {"observedGeneration": 0}),
+])  # fmt: skip
+def test_flux_and_the_command_agree_on_ready(
+    version: str, kind: str, value: str, seen: dict[str, int]
+) -> None:
+    """Also where the controller has judged an older spec."""
     rows = waves(files(bindings=BOUND))[3]["spec"]["healthCheckExprs"]
     (expression,) = (row["current"] for row in rows if (row["apiVersion"], row["kind"]) == (version, kind))
-    status = {"conditions": [{"type": CONDITIONS[version, kind], "status": value}]}
-    one = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "status": status}
+    status = {"conditions": [{"type": CONDITIONS[version, kind], "status": value, **seen}]}
+    metadata = {"name": "a", "generation": 2}
+    one = {"apiVersion": version, "kind": kind, "metadata": metadata, "status": status}
     assert cel.evaluate(expression, one) is (waiting(one) == "")
 
 

@@ -31,7 +31,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=nodes.parse_nodes,
         evaluate=nodes.evaluate_nodes,
         want=nodes.PoolNodes,
-        remedy="kubectl describe node NODE; kubectl uncordon NODE; pulumi up --refresh --stack {cluster}",
+        remedy="kubectl describe node NODE; kubectl uncordon NODE; kubectl taint node NODE KEY-; pulumi up --refresh --stack {cluster}",
         needs=_API,
     ),
     Check(
