@@ -60,7 +60,7 @@ test-slurm: prepare install ## rendered files on real daemons of every Slurm ver
 
 test-kubernetes: install ## rendered manifests on a real Kubernetes control plane with Kueue and JobSet; builds it first
 	$(BIN)/python tools/warm.py kubernetes
-	$(BIN)/pytest -q -n 2 --dist loadfile --tests-at-least 220 tests/kubernetes
+	$(BIN)/pytest -q -n 2 --dist loadfile --tests-at-least 230 tests/kubernetes
 
 engine: install  ## the program on the real Pulumi engine against the stand-in provider
 	$(BIN)/pytest -q -n 4 tests/engine

@@ -133,7 +133,7 @@ SUITES: dict[str, tuple[Lane, ...]] = {
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
             CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True, downloads=True),
             PytestStage(name="kubernetes", tests=("tests/kubernetes",),
-                        options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "220"),
+                        options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "230"),
                         after=KUBERNETES),
         ),
         (

@@ -154,10 +154,8 @@ def _settled(
 def _ended(
     helm: Helm, release: Release, there: Installed, users: Callable[[Installed], list[str]], report: Report
 ) -> Installed | None:
-    how = "uninstalled" if there.revision == 1 else "rolled back"
-    report(
-        f"the release {release.name} is {there.status} for {CHART_S:g} s or longer: it is {how}, then upgraded"
-    )
+    how = "uninstalled, then installed" if there.revision == 1 else "rolled back"
+    report(f"the release {release.name} is {there.status} for {CHART_S:g} s or longer: it is {how}")
     if there.revision == 1:
         return _uninstalled(helm, release, users(there), there, "its installation")
     try:
