@@ -20,6 +20,7 @@ from support.kube_steps import GROUPS, kube_steps
 
 from gpucluster import shell
 from gpucluster.errors import StateError
+from gpucluster.k8s.releases import Release
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.down import down
@@ -66,6 +67,23 @@ class Desk:
 
     def unsettled(self) -> tuple[str, ...]:
         return status(self.access, self.steps).unsettled
+
+    def release(self, name: str) -> Release:
+        return next(one for one in self.steps.releases if one.name == name)
+
+    def upgrade(self, name: str) -> tuple[str, ...]:
+        """Return the words of helm that install or upgrade a chart, without our values and label."""
+        one = self.release(name)
+        return (
+            "upgrade",
+            "--install",
+            name,
+            *one.chart,
+            "--version",
+            one.version,
+            "--namespace",
+            one.namespace,
+        )
 
     def helm(self, *words: str) -> str:
         return shell.run(["helm", "--kube-context", CONTEXT, *words], timeout_s=LIMIT_S).stdout
@@ -146,17 +164,9 @@ def test_part_that_somebody_deleted_or_stopped_comes_back(
 
 
 def test_values_that_somebody_changed_are_set_again(desk: Desk) -> None:
-    (release,) = (one for one in desk.steps.releases if one.name == "karpenter")
-    words = (
-        "upgrade",
-        release.name,
-        *release.chart,
-        "--version",
-        release.version,
-        "--namespace",
-        "karpenter",
+    desk.helm(
+        *desk.upgrade("karpenter"), "--reuse-values", "--set", "settings.interruptionQueue=other", "--wait"
     )
-    desk.helm(*words, "--reuse-values", "--set", "settings.interruptionQueue=other", "--wait")
     assert len(desk.unsettled()) == 1
     assert desk.apply() == ("karpenter",)
     assert desk.unsettled() == ()
@@ -164,17 +174,8 @@ def test_values_that_somebody_changed_are_set_again(desk: Desk) -> None:
 
 def test_upgrade_whose_helm_was_killed_is_rolled_back(desk: Desk) -> None:
     """Then the release is as the spec says, so nothing else changes."""
-    (release,) = (one for one in desk.steps.releases if one.name == "karpenter")
-    words = [
-        "upgrade",
-        release.name,
-        *release.chart,
-        "--version",
-        release.version,
-        "--namespace",
-        "karpenter",
-    ]
-    argv = ["helm", "--kube-context", CONTEXT, *words, "--reuse-values", "--set", "replicas=3", "--wait"]
+    words = (*desk.upgrade("karpenter"), "--reuse-values", "--set", "replicas=3", "--wait")
+    argv = ["helm", "--kube-context", CONTEXT, *words]
     with subprocess.Popen([*argv, "--set", "controller.resources.requests.cpu=1000"]) as killed:
         desk.kubernetes.wait(
             lambda: "pending-upgrade" in desk.helm("list", "--all-namespaces", "--pending"), "helm works"
@@ -186,15 +187,12 @@ def test_upgrade_whose_helm_was_killed_is_rolled_back(desk: Desk) -> None:
 
 
 def test_release_of_others_is_refused(desk: Desk) -> None:
-    (release,) = (one for one in desk.steps.releases if one.name == "lws")
-    desk.helm("uninstall", "lws", "--namespace", release.namespace, "--wait")
-    words = ("upgrade", "--install", "lws", *release.chart, "--version", release.version)
-    desk.helm(*words, "--namespace", release.namespace)
-    with pytest.raises(StateError, match=f"have no label .*: lws in {release.namespace}"):
+    space = desk.release("lws").namespace
+    desk.helm("uninstall", "lws", "--namespace", space, "--wait")
+    desk.helm(*desk.upgrade("lws"))
+    with pytest.raises(StateError, match=f"have no label .*: lws in {space}"):
         desk.apply()
-    desk.helm(
-        *words, "--namespace", release.namespace, "--labels", f"gpucluster/cluster={desk.steps.cluster}"
-    )
+    desk.helm(*desk.upgrade("lws"), "--labels", f"gpucluster/cluster={desk.steps.cluster}")
     desk.apply()
     assert desk.unsettled() == ()
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
 from gpucluster.catalog.quotas import Quota, quota_of
-from gpucluster.cost import AnyPool, pools_of
 from gpucluster.doctor.facts import ReservationFact
 from gpucluster.plan.model import AwsPlan, AwsPool, Image, ImageById, InterfaceKind, eks_of
 from gpucluster.plan.model.capacity import Source
-from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import Market
+from gpucluster.plan.reservations import reserved
 
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
@@ -91,17 +90,7 @@ def roles(plan: AwsPlan) -> dict[str, str]:
 
 def reservations(plan: AwsPlan) -> dict[str, tuple[str, Source]]:
     """Return reservations and capacity blocks of the plan by id, with field and source."""
-    return {
-        source.reservation: (f"pools[{_name(pool)}].capacity[{source.position}]", source)
-        for pool in pools_of(plan)
-        for source in pool.sources
-        if source.reservation is not None
-    }
-
-
-def _name(pool: AnyPool) -> str:
-    """Return the name in the spec, also of a part in one zone."""
-    return pool.of if isinstance(pool, NodePool) else pool.name
+    return {key: (field, source) for key, field, source in reserved(plan)}
 
 
 def needed_now(plan: AwsPlan) -> frozenset[str]:

@@ -4,7 +4,7 @@ Pure functions. If the plan has no matching field, the cloud's message is shown 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +21,7 @@ from gpucluster.plan.model import (
     SlurmOnAws,
 )
 from gpucluster.plan.names import export_key, volume_name
+from gpucluster.plan.reservations import reserved
 
 Explain = Callable[[str, str, str], str]  # resource type, name, the cloud's message -> explanation
 Field = Callable[[ClusterPlan, str], str]  # a resource's name -> the spec's field, or ""
@@ -183,17 +184,7 @@ def _address_range(plan: ClusterPlan, own: str, words: str) -> str:
 
 
 def _reservation(plan: ClusterPlan, own: str, words: str) -> str:
-    found = _reservations(plan)
-    return next((field for field, identifier in found if identifier in words), own)
-
-
-def _reservations(plan: ClusterPlan) -> Iterator[tuple[str, str]]:
-    part = plan.kubernetes
-    pools = (*((pool.name, pool) for pool in plan.pools), *((p.of, p) for p in (part.pools if part else ())))
-    for name, pool in pools:
-        for source in pool.sources:
-            if source.reservation:
-                yield f"pools[{name}].capacity[{source.position}].id", source.reservation
+    return next((f"{field}.id" for key, field, _ in reserved(plan) if key in words), own)
 
 
 def _in_spec(field: str) -> Callable[[ClusterPlan, str, str], str]:

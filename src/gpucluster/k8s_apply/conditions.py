@@ -38,9 +38,9 @@ def _true(name: str) -> Callable[[Manifest, frozenset[str]], str]:
 def _queue(one: Manifest, later: frozenset[str]) -> str:
     """Say how a queue that a person has stopped starts again: no controller does it."""
     policy = section(one, "spec").get("stopPolicy", "None")
-    kind, names = one["kind"].lower(), one["metadata"]
     if policy == "None":
         return _true("Active")(one, later)
+    kind, names = one["kind"].lower(), one["metadata"]
     inside = f" --namespace {names['namespace']}" if "namespace" in names else ""
     start = f"kubectl patch {kind} {names['name']}{inside} --type merge --patch '{_STARTED}'"
     return f"its stopPolicy is {policy}, which somebody has set: `{start}`"

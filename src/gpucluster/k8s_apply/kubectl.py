@@ -48,19 +48,12 @@ class Kubectl:
 
     def served(self, api_version: str) -> frozenset[str]:
         """Return the kinds of an apiVersion that the server serves now."""
-        try:
-            return frozenset(row["kind"] for row in self._resources(api_version))
-        except (NotFoundError, UnservedError):
-            return frozenset()
+        return frozenset(row["kind"] for row in self._listed(api_version))
 
     def of_cluster(self, api_version: str) -> frozenset[str]:
         """Return the kinds of an apiVersion whose objects have no namespace."""
-        try:
-            return frozenset(
-                row["kind"] for row in self._resources(api_version) if not row.get("namespaced", False)
-            )
-        except (NotFoundError, UnservedError):
-            return frozenset()
+        rows = self._listed(api_version)
+        return frozenset(row["kind"] for row in rows if not row.get("namespaced", False))
 
     def kinds(self, groups: Sequence[str]) -> list[Kind]:
         """Return the kinds of these API groups that the server lists, each in one version."""
@@ -158,6 +151,13 @@ class Kubectl:
     def _get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
         words = ("get", "--ignore-not-found", "--output=json", "--filename", "-")
         return _objects(self._call(*words, stdin=_list(wanted)))
+
+    def _listed(self, api_version: str) -> list[Manifest]:
+        """Return the resources of an apiVersion; none if the server does not serve it."""
+        try:
+            return self._resources(api_version)
+        except (NotFoundError, UnservedError):
+            return []
 
     def _resources(self, api_version: str) -> list[Manifest]:
         """Return the resources of an apiVersion, without subresources such as `pods/log`."""

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from gpucluster.k8s_apply.objects import (
 )
 from gpucluster.k8s_apply.ownership import leftovers
 from gpucluster.k8s_apply.refusals import owners, refused, without_right
-from gpucluster.k8s_apply.steps import Steps, WaveStep
+from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import not_ready
 from gpucluster.k8s_apply.workload_states import WorkloadState
 
@@ -201,31 +201,27 @@ def _waves(access: Access, steps: Steps, there: Mapping[Ref, Manifest]) -> Itera
     """Yield each wave. A webhook that is away is awaited once: the rest of the status says why it is."""
     limit_s = REPEAT_S
     for wave in steps.waves:
+        refs = [ref_of(one) for one in wave.objects]
+        ending = {ref: "it is being deleted" for ref in refs if ref in there and is_ending(there[ref])}
+        present = [one for one in wave.objects if ref_of(one) in there and ref_of(one) not in ending]
         try:
-            changed, unread = _compared(access, wave, there, limit_s)
+            changed, unread = _compared(access, present, there, limit_s)
         except WebhookError as error:
             limit_s, changed, unread = 0.0, (), (error.message,)
-        refs = [ref_of(one) for one in wave.objects]
         yield WaveState(
             folder=wave.wave.folder,
             objects=len(refs),
             missing=tuple(str(ref) for ref in refs if ref not in there),
-            changed=(*_named(_ending(wave, there)), *changed),
+            changed=(*_named(ending), *changed),
             unread=unread,
         )
 
 
-def _ending(wave: WaveStep, there: Mapping[Ref, Manifest]) -> dict[Ref, str]:
-    refs = [ref_of(one) for one in wave.objects]
-    return {ref: "it is being deleted" for ref in refs if ref in there and is_ending(there[ref])}
-
-
 def _compared(
-    access: Access, wave: WaveStep, there: Mapping[Ref, Manifest], limit_s: float
+    access: Access, present: Sequence[Manifest], there: Mapping[Ref, Manifest], limit_s: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the objects that an apply would change and those that the server would refuse, with its words; and what nobody compared."""
-    kubectl, ending = access.kubectl, _ending(wave, there)
-    present = [one for one in wave.objects if ref_of(one) in there and ref_of(one) not in ending]
+    kubectl = access.kubectl
 
     def asked(call: Callable[[], T]) -> T:
         return patiently(call, access.clock, access.report, limit_s)

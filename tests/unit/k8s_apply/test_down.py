@@ -331,7 +331,8 @@ def test_what_belongs_to_a_namespace_is_of_nobody(running: Cluster) -> None:
         named("v1", "ServiceAccount", "default"),
         named("v1", "Secret", "registry"),
     )
-    empty(running, kube_steps(running=(TESTED,)), delete_data=True)
+    empty(running, kube_steps(running=(TESTED,)), delete_data=True)  # refused if one of them is of others
+    assert running.objects("Namespace") == {}
 
 
 def named(api_version: str, kind: str, name: str) -> dict[str, Any]:
