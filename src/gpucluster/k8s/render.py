@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
-from gpucluster.k8s import argocd, flux, guide, waves
+from gpucluster.k8s import argocd, flux, guide, shapes, waves
 from gpucluster.k8s.manifest import documents, rewrite, scalar
 from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import (
@@ -126,7 +126,7 @@ def kinds() -> dict[tuple[str, str], Wave]:
 
 def _files(component: Component, of: Site) -> Iterator[tuple[str, str]]:
     for stem, view in component.views(of):
-        text = rewrite(_filled(component.template, view), _comment(component.template))
+        text = shapes.write(_filled(component.template, view), _comment(component.template))
         yield f"{component.wave.folder}/{stem}.yaml", text
 
 

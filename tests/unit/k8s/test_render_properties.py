@@ -14,7 +14,7 @@ from support.kube import objects, tree
 from support.kube_specs import kube_specs, workloads_for
 
 from gpucluster import catalog, k8s
-from gpucluster.k8s import manifest
+from gpucluster.k8s import manifest, shapes
 from gpucluster.k8s.lint import check, facts
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.manifest import scalar
@@ -178,6 +178,51 @@ VALUES = st.recursive(
 def test_rewrite_gives_the_bytes_of_documents_and_dump(values: list[dict[str, Any]]) -> None:
     text = "".join(f"---\n{scalar(one)}\n" for one in values)
     assert manifest.rewrite(text, "# why\n") == manifest.dump(manifest.documents(text), "# why\n")
+
+
+WORDS = (
+    st.from_regex(r"[!-~]{1,130}", fullmatch=True)
+    | HOSTILE
+    | st.sampled_from(["on", "1:30", "Word0x", "{0}", "a: b", "a b " * 40, "1" * 140, "x y " * 25 + "z" * 60])
+)
+
+
+@given(
+    st.lists(VALUES, max_size=3), st.lists(st.lists(WORDS, min_size=4, max_size=4), min_size=1, max_size=3)
+)
+def test_a_shape_gives_the_bytes_of_rewrite_for_any_words(values: list[Any], texts: list[list[str]]) -> None:
+    for name, label, item, long in texts:
+        text = f"""# A team's "words
+kind: Role
+metadata:
+  name: {scalar(name)}
+  labels: {scalar({"b": label, "a": name, label: item})}
+  "quoted": {scalar(long)}
+  none: null
+rules:
+  - {scalar(item)}
+  - - name: {scalar(label)}
+      values: {scalar([*values, long])}
+  - expression: |-
+      "a" in ["x", "y"]
+      values: "x"
+---
+{scalar({"z": item, "y": values})}
+"""
+        assert shapes.write(text, "# why\n") == manifest.rewrite(text, "# why\n")
+
+
+def test_the_text_of_each_file_is_as_the_dumper_writes_it() -> None:
+    spec = a_kube_spec()
+    texts = {
+        path: text
+        for path, text in tree(spec, resolve(spec, catalog.load())).items()
+        if path.endswith(".yaml")
+    }
+    for text in texts.values():
+        body = re.sub(r"\A(#.*\n)*", "", text)
+        assert body == manifest.dump(manifest.documents(body))
+    assert len(texts) > 20
 
 
 @pytest.mark.parametrize("reader", [manifest.documents, manifest.rewrite])
