@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import debian_packages
@@ -40,6 +41,8 @@ def find_or_build(progress: Progress) -> Built:
     """Return the programs; build and download them if they are missing. `tools/node/go.mod` and `go.sum` pin the Go modules."""
     flags = ("-buildvcs=false", "-ldflags=-s -w")
     module = programs.module_of("node", "a node's programs", programs.source_of("node"), flags)
+    packages = zlib.crc32(" ".join(_DEBIAN).encode())  # other packages make another build
+    module = replace(module, name=f"{module.name}-{packages:08x}")
 
     def work(go: Go, folder: Path) -> None:
         progress(
@@ -65,6 +68,7 @@ _PACKAGES = (
     "k8s.io/kubernetes/test/images/agnhost",
 )
 _DEBIAN = (  # unpacked, not installed: containerd would start with the machine
-    "containerd", "containernetworking-plugins", "ipset", "iptables", "libip4tc2", "libip6tc2", "libipset13", "libmnl0",
-    "libnetfilter-conntrack3", "libnfnetlink0", "libnftnl11", "libseccomp2", "libxtables12", "runc",
+    "containerd", "containernetworking-plugins", "ipset", "iptables", "libbsd0", "libedit2", "libgmp10", "libip4tc2",
+    "libip6tc2", "libipset13", "libjansson4", "libmd0", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1",
+    "libnftnl11", "libseccomp2", "libxtables12", "nftables", "runc",
 )  # fmt: skip
