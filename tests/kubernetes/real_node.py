@@ -169,7 +169,7 @@ def running(programs: Programs, built: Built, folder: Path, pool: NodePool, imag
 
 
 def _is_ready(node: RealNode, kind: str, name: str, namespace: str) -> bool:
-    for program in {"node", "kube-proxy"} - node.plane.processes.pids().keys():
+    for program in sorted({"node", "kube-proxy"} - node.plane.processes.pids().keys()):
         raise AssertionError(f"{program} ended: {(node.folder / f'{program}.log').read_text()[-2000:]}")
     found = node.client.get("v1", kind, name, namespace)
     return found is not None and is_true(found, "Ready")
