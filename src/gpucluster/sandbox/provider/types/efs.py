@@ -146,11 +146,17 @@ def _create_target(call: Call) -> str:
 
 
 def _is_leaving(call: Call, error: ClientError) -> bool:
-    """Make the mount target. Wait while a deleted one still uses the zone."""
+    """Return whether only deleted mount targets were in the way. Some are gone before this looks (T44)."""
     if code_of(error) != "MountTargetConflict":
         return False
-    found = call.cloud.efs.describe_mount_targets(FileSystemId=call.inputs["fileSystemId"])["MountTargets"]
-    return any(one["LifeCycleState"] == "deleting" for one in found)
+    system, subnet = call.inputs["fileSystemId"], call.inputs["subnetId"]
+    [place] = call.cloud.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"]
+    found = call.cloud.efs.describe_mount_targets(FileSystemId=system)["MountTargets"]
+    return all(
+        one["LifeCycleState"] in ("deleting", "deleted")
+        for one in found
+        if one["VpcId"] != place["VpcId"] or one["AvailabilityZoneName"] == place["AvailabilityZone"]
+    )
 
 
 def _read_target(cloud: Cloud, identifier: str, _: Values) -> Seen:
