@@ -32,6 +32,10 @@ def start(slurm: RealSlurm) -> None:
     slurm.start_controller()
     assert slurm.errors() == []  # later 24.11 sometimes cannot read its own node_reg_mem_percent
     slurm.start_nodes(*HOSTS)
+    wait_idle(slurm)
+
+
+def wait_idle(slurm: RealSlurm) -> None:
     idle = {f"{node} idle" for node in HOSTS}
     slurm.wait(
         lambda: (
@@ -42,6 +46,8 @@ def start(slurm: RealSlurm) -> None:
 
 
 def nodes_of_job(slurm: RealSlurm, *options: str) -> set[str]:
+    """The nodes of a job when all hosts are idle. While an earlier job completes, Slurm joins leaves of a tree instead."""
+    wait_idle(slurm)
     return set(slurm.must("srun", *options, "hostname", user=USER).split())
 
 
