@@ -20,10 +20,11 @@ from gpucluster.elastic.events import (
     source_key,
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
-from gpucluster.elastic.memory import Memory, fold
+from gpucluster.elastic.memory import Memory, SeenDrain, fold
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
 from gpucluster.plan.messages import NodePhase, NodeReport, Step
 from gpucluster.plan.model import Bindings, Market, SlurmOnAws
+from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
 from support.builders import a_plan
 from support.fleet import some_bindings
@@ -73,11 +74,20 @@ def sight(
         slurm=SlurmView(at=NOW, nodes=shown, jobs=tuple(jobs)),
         cloud=CloudView(at=NOW, instances={i.id: i for i in instances}),
     )
-    memory = fold(Memory(epoch="e"), entries)
+    memory = fold(Memory(epoch="e", drains=seen_drains(shown.values())), entries)
     found = ClusterSnapshot(
         plan=plan, bindings=some_bindings(plan), observation=seen, memory=memory, now=NOW, entries=entries
     )
     return replace(found, observation=replace(seen, **more))  # type: ignore[arg-type]
+
+
+def seen_drains(nodes: Iterable[SlurmNode]) -> dict[str, SeenDrain]:
+    """The drains of these nodes as the daemon's memory has them."""
+    return {
+        n.name: SeenDrain(drained=True, blocked=n.drain_owner is DrainOwner.CAPACITY, since=n.reason_at)
+        for n in nodes
+        if n.drained
+    }
 
 
 def world_of(

@@ -503,12 +503,21 @@ class PowerUpMarkStays:
     stays: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainsSeen:
+    """Drains of Slurm that began, changed or ended since the last pass; hostlists."""
+
+    blocked: str = ""  # drained because there is no capacity
+    drained: str = ""  # drained for another reason
+    undrained: str = ""
+
+
 Event = (
     JournalCreated | DaemonStarted | HookCalled | JobPlaced | JobRunning | JobReleased | NodeNeeded | IncarnationRenewed | LaunchRequested | LaunchDone
     | SparesLaunched | LaunchRefused | LaunchDeferred | LaunchDropped | OfferRefused | RefusalsForgotten | InstanceRunning | NodeRegistered | NodeUp | NodeIdle
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
-    | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan
+    | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

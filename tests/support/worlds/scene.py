@@ -10,7 +10,7 @@ from gpucluster.elastic.memory import Incarnation, Memory, Refusal
 from gpucluster.plan.model import Market, SlurmOnAws
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 from support.builders import a_plan
-from support.cluster_states import NOW, PRICE, instance, sight
+from support.cluster_states import NOW, PRICE, instance, seen_drains, sight
 
 ICE = "ICE"  # a short error code, because it occurs in each reason
 A, B = "us-east-2a", "us-east-2b"
@@ -102,8 +102,8 @@ def scene(
     **more: Any,
 ) -> ClusterSnapshot:
     """The world. Each instance in `lives` is listed as running, unless `states` gives its slot another state or None."""
-    lives, states = lives or {}, states or {}
-    memory = Memory(epoch="e", incarnations=lives, **(known or {}))
+    lives, states, nodes = lives or {}, states or {}, tuple(nodes)
+    memory = Memory(epoch="e", incarnations=lives, drains=seen_drains(nodes), **(known or {}))
     listed = [
         instance(
             0,

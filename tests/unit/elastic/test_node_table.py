@@ -38,7 +38,15 @@ from gpucluster.elastic.events import (
     UnknownState,
     Verb,
 )
-from gpucluster.elastic.memory import Incarnation, Interruption, Memory, OperatorOrder, RefusedEnd, fold
+from gpucluster.elastic.memory import (
+    Incarnation,
+    Interruption,
+    Memory,
+    OperatorOrder,
+    RefusedEnd,
+    SeenDrain,
+    fold,
+)
 from gpucluster.elastic.model import (
     Action,
     Block,
@@ -255,6 +263,11 @@ def _lot(points: list[tuple[frozenset[str], object]], chance: Random) -> World:
         orders=orders,
         refused_ends=refused,
         replaced={PLAN.pools[0].name: (NOW,) * 10_000},
+        drains={
+            slot: SeenDrain(drained=False, blocked=True, since=NOW - 30)
+            for slot in names[::3]
+            if not nodes[slot].drained
+        },
     )
     return world_of(PLAN, BINDINGS, observation, memory, NOW)
 

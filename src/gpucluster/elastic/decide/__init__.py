@@ -124,7 +124,7 @@ def _note(
         return None, ()
     entries: list[Entry] = []
     steps = (
-        (facts.launch_events, facts.job_events),
+        (facts.launch_events, facts.job_events, facts.drain_events),
         (facts.refused_keys, facts.instance_events, facts.adoptions),
         (facts.incarnation_events, facts.power_up_events),
         (terminations.boot_failures, facts.unfit_machines),

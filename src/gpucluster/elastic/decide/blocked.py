@@ -10,7 +10,7 @@ While a refusal is half open:
 - A job waits: the slots that this job lacks in one zone are undrained as a test. A success removes the refusal.
 - No job waits: the refusal is removed at once.
 - Slurm does not use the undrained slots, for a reason that is not visible here: after PROBE_S the next job or zone is
-  tested. After FORGET_S the refusal is removed, and Slurm itself chooses among all slots.
+  tested, but no slot is drained again within SCHEDULES_S. After FORGET_S the refusal is removed, and Slurm itself chooses among all slots.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,8 +192,16 @@ def _opened(
     """Yield each zone with those of its free slots that stay undrained."""
     probe = _probe(world, zones, needs)
     for zone in zones:
-        opened = _within_headroom(zone, needs) if zone.open_headroom else frozenset[str]()
-        yield zone, opened | frozenset(probe[1]) if probe is not None and zone is probe[0] else opened
+        within = _within_headroom(zone, needs) if zone.open_headroom else frozenset[str]()
+        tested = frozenset(probe[1]) if probe is not None and zone is probe[0] else frozenset[str]()
+        yield zone, within | tested | _begun(world, zone)
+
+
+def _begun(world: World, zone: PoolZone) -> frozenset[str]:
+    """Return the slots of a test in which Slurm may still start its job. A refusal of every offer ends the test."""
+    if not zone.test_headroom(1):
+        return frozenset()
+    return frozenset(slot for slot in zone.free if world.just_opened(slot))
 
 
 def _within_headroom(zone: PoolZone, needs: tuple[Need, ...]) -> frozenset[str]:
@@ -216,12 +224,10 @@ def _probe(
 
     No test starts without a waiting job and a half-open zone, while a half-open zone starts a gang, or if some zone can
     serve the most urgent job without a test. The most urgent job is tried first; a test that no job uses gives way to the
-    next one.
+    next one. A test that has begun goes on while Slurm may still start its job.
     """
     half_open = [z for z in zones if z.test_headroom(1) > z.open_headroom]
     if not needs or not half_open or any(z.testing for z in half_open):
-        return None
-    if any(zone.serves(needs[0]) for zone in zones):
         return None
     tests = [
         (zone, slots)
@@ -230,7 +236,10 @@ def _probe(
         for zone in half_open
         if (slots := zone.lacks(need)) and zone.may_test(slots)
     ]
-    return tests[int(_half_open_s(world, half_open) // PROBE_S) % len(tests)] if tests else None
+    begun = next((t for t in tests if any(world.just_opened(slot) for slot in t[1])), None)
+    if begun is not None or not tests or any(zone.serves(needs[0]) for zone in zones):
+        return begun
+    return tests[int(_half_open_s(world, half_open) // PROBE_S) % len(tests)]
 
 
 def _half_open_s(world: World, zones: Iterable[PoolZone]) -> float:

@@ -12,6 +12,7 @@ from gpucluster.elastic.decide.terminations import strays
 from gpucluster.elastic.decide.world import InstanceStatus, World
 from gpucluster.elastic.events import (
     BootFailed,
+    DrainsSeen,
     Event,
     IncarnationOver,
     IncarnationRenewed,
@@ -36,10 +37,13 @@ from gpucluster.elastic.events import (
     TerminationSeen,
     source_key,
 )
-from gpucluster.elastic.memory import Incarnation
+from gpucluster.elastic.memory import Incarnation, SeenDrain
 from gpucluster.plan.messages import NodePhase
 from gpucluster.plan.model import LaunchTemplate, Market
+from gpucluster.slurm import hostlist
+from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import NodeState, SlurmPhase
+from gpucluster.slurm.values import SlurmNode
 from gpucluster.text import short
 
 # slurmd runs, but slurmctld still waits for a boot: slurmd must start again. A registration takes less than a second. A
@@ -134,6 +138,29 @@ def power_up_events(world: World) -> Iterator[Event]:
             NodeState.POWER_UP in world.node(slot).states
         ):
             yield PowerUpMarkStays(slot=slot, stays=not incarnation.relapses)
+
+
+def drain_events(world: World) -> Iterator[Event]:
+    """Return the drains that began or ended. Whoever ended it, Slurm gets its scheduling time from then on."""
+    changes: dict[str, list[str]] = {"blocked": [], "drained": [], "undrained": []}
+    for slot in world.phases:
+        seen, kind = world.memory.drains.get(slot), _drain_kind(world.node(slot))
+        if kind != _seen_kind(seen):
+            changes[kind].append(slot)
+    if any(changes.values()):
+        yield DrainsSeen(**{kind: hostlist.fold(slots) for kind, slots in changes.items()})
+
+
+def _drain_kind(node: SlurmNode) -> str:
+    if not node.drained:
+        return "undrained"
+    return "blocked" if node.drain_owner is DrainOwner.CAPACITY else "drained"
+
+
+def _seen_kind(seen: SeenDrain | None) -> str:
+    if seen is None or not seen.drained:
+        return "undrained"
+    return "blocked" if seen.blocked else "drained"
 
 
 def _wanted(world: World, slots: tuple[str, ...]) -> bool:

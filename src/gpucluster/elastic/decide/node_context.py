@@ -7,7 +7,7 @@ from functools import cached_property
 from gpucluster.elastic.decide import replacements
 from gpucluster.elastic.decide.evacuation import is_healthy
 from gpucluster.elastic.decide.placement import Need, is_open, needs_of, pools_of_job, waiting
-from gpucluster.elastic.decide.world import HAS_INSTANCE, InstanceStatus, Slot, World
+from gpucluster.elastic.decide.world import HAS_INSTANCE, SCHEDULES_S, InstanceStatus, Slot, World
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation
 from gpucluster.plan.model import Pool, Times
@@ -19,7 +19,6 @@ from gpucluster.slurm.values import SlurmJob, SlurmNode
 
 EXPECTED_S = 600.0  # the least time for which an idle node is held for a waiting job, after its idle time
 EXPECTED_NEEDS = 5  # so many different jobs at the head of the queue hold idle nodes
-STARVES_S = 60.0  # Slurm starts an eligible job within this time if it can
 _STOPS_LAUNCHES = (Verb.POOL_PAUSE, Verb.POOL_DRAIN)
 
 
@@ -94,7 +93,7 @@ class SharedContext:
 
     def _starves(self, job: SlurmJob) -> bool:
         since = max(job.begins_at, job.submitted_at)
-        return job.reason in FIRST_IN_LINE and since + STARVES_S <= self.world.now
+        return job.reason in FIRST_IN_LINE and since + SCHEDULES_S <= self.world.now
 
     def _spares(self, pool: Pool) -> Iterator[str]:
         if not pool.spares or self.is_drained(pool):
@@ -243,6 +242,10 @@ class NodeContext:
         """Return whether we drained the node, and for the pool's idle time no report said that it is healthy."""
         since = max(self.node.reason_at, self.shared.world.listening_since)
         return since + self.place.pool.idle_s <= self.now and not is_healthy(self.shared.world, self.slot)
+
+    @property
+    def just_undrained(self) -> bool:
+        return self.shared.world.just_undrained(self.slot)
 
     @property
     def only_drained_by_person(self) -> bool:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from gpucluster.elastic.decide.node_context import EXPECTED_S, NodeContext, SharedContext
-from gpucluster.elastic.decide.world import InstanceStatus, World
+from gpucluster.elastic.decide.world import SCHEDULES_S, InstanceStatus, World
 from gpucluster.elastic.events import Event, StateLingers, UnknownState
 from gpucluster.slurm.drains import DrainOwner, health_words
 from gpucluster.slurm.states import NodeState, SlurmPhase
@@ -110,6 +110,10 @@ def _expected(s: NodeContext) -> float:
     return max(EXPECTED_S, s.place.pool.idle_s) + _idle(s)
 
 
+def _schedule(s: NodeContext) -> float:
+    return SCHEDULES_S + _next_pass(s)
+
+
 def _silent(_: NodeContext) -> float:
     return SLURMD_TIMEOUT_S
 
@@ -145,6 +149,7 @@ def _always(_: NodeContext) -> bool:
 
 _ANY = tuple(p for p in SlurmPhase if p not in (SlurmPhase.UNKNOWN, SlurmPhase.FUTURE))
 _ON = (SlurmPhase.UP, SlurmPhase.NOT_RESPONDING, SlurmPhase.POWER_DOWN_PENDING)
+_UNDRAINED = "its drain has ended: Slurm has a minute to start a job on it"
 _MARKED_OFF = "powered down, but still marked NOT_RESPONDING. After a restart slurmctld would start no job on it: powered down again"
 
 
@@ -305,6 +310,7 @@ ROWS: tuple[Row, ...] = (
          "powered up as a spare"),
     Row("off-always-on", SlurmPhase.OFF, lambda s: s.place.always_on and not s.shared.is_paused(s.place.pool), Decision.POWER_UP,
          _boot, "always on"),
+    Row("off-undrained", SlurmPhase.OFF, lambda s: s.just_undrained, Decision.NOTHING, _schedule, _UNDRAINED),
     Row("off-marked", SlurmPhase.OFF,
          lambda s: s.has_state(NodeState.NOT_RESPONDING) and not s.busy
          and (s.place.pool.name not in s.shared.waited_for or s.place.pool.name in s.shared.starved),
@@ -401,6 +407,7 @@ ROWS: tuple[Row, ...] = (
     PROGRAM_FAILED,
     Row("drained-by-slurm", SlurmPhase.UP, lambda s: s.unfit, Decision.DOWN_AND_OFF, _off, "replaced because Slurm drained it",
          detail=_why_drained),
+    Row("up-undrained", SlurmPhase.UP, lambda s: s.just_undrained, Decision.WAIT, _schedule, _UNDRAINED),
     Row("pool-drained", SlurmPhase.UP, lambda s: s.shared.is_drained(s.place.pool), Decision.OFF, _off, "its pool is drained by an order",
          detail=_by_whom),
     Row("always-on", SlurmPhase.UP, lambda s: s.place.always_on, Decision.NOTHING, _unbounded, "idle, and always on"),

@@ -16,6 +16,7 @@ from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import SlurmPhase, classify
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
 
+SCHEDULES_S = 60.0  # Slurm starts an eligible job within this time if it can
 LISTED_S = 30.0  # a new instance is normally listed within this time
 
 
@@ -207,6 +208,15 @@ class World:
         known = self.memory.refused_ends.get((incarnation and incarnation.instance) or "")
         lives = known is not None and known.refused and self.instance_status(slot) in HAS_INSTANCE
         return known if lives else None
+
+    def just_undrained(self, slot: str) -> bool:
+        """Return whether the slot's drain ended so recently that Slurm may still start a job on it."""
+        seen = self.memory.drains.get(slot)
+        return seen is not None and not seen.drained and seen.since <= self.now < seen.since + SCHEDULES_S
+
+    def just_opened(self, slot: str) -> bool:
+        """Return whether that drain was for a lack of capacity."""
+        return self.just_undrained(slot) and self.memory.drains[slot].blocked
 
     def kept(self, slot: str) -> bool:
         """Return whether a `keep` order for the slot's instance is in force."""

@@ -20,6 +20,7 @@ from gpucluster.elastic.memory.values import (
     Placement,
     Refusal,
     RefusedEnd,
+    SeenDrain,
     StalledJob,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "Placement",
     "Refusal",
     "RefusedEnd",
+    "SeenDrain",
     "StalledJob",
     "fold",
 ]  # fmt: skip

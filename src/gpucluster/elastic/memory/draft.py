@@ -27,6 +27,7 @@ class Draft:
         self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
         self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
         self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
+        self.drains = dict(memory.drains)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

@@ -1,9 +1,10 @@
-"""Folds of limits: operators' orders, breakers, budget lines, unknown states."""
+"""Folds of limits: operators' orders, breakers, budget lines, unknown states, drains."""
 
 from gpucluster.elastic.events import (
     BreakerReset,
     BreakerTripped,
     BudgetCrossed,
+    DrainsSeen,
     OrderCompleted,
     OrderGiven,
     ReplacementBegan,
@@ -12,7 +13,8 @@ from gpucluster.elastic.events import (
     Verb,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import LingeringState, OpenBreaker, OperatorOrder
+from gpucluster.elastic.memory.values import LingeringState, OpenBreaker, OperatorOrder, SeenDrain
+from gpucluster.slurm import hostlist
 
 HOUR_S = 3600.0
 _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
@@ -78,6 +80,24 @@ def _state_lingers(draft: Draft, at: float, event: StateLingers) -> None:
         draft.lingers[event.slot] = LingeringState(phase=event.phase, since=at, bound_s=event.bound_s)
     else:
         draft.lingers.pop(event.slot, None)
+
+
+@folds(DrainsSeen)
+def _drains_seen(draft: Draft, at: float, event: DrainsSeen) -> None:
+    for names, blocked in ((event.blocked, True), (event.drained, False)):
+        for slot in _slots(names):
+            draft.drains[slot] = SeenDrain(drained=True, blocked=blocked, since=at)
+    for slot in _slots(event.undrained):
+        old = draft.drains.get(slot)
+        draft.drains[slot] = SeenDrain(drained=False, blocked=old is not None and old.blocked, since=at)
+
+
+def _slots(names: str) -> tuple[str, ...]:
+    """Return the names of a hostlist; none of a text that no daemon wrote."""
+    try:
+        return hostlist.expand_slurm(names)
+    except hostlist.HostlistError:
+        return ()
 
 
 def _reset(draft: Draft, pool: str) -> None:

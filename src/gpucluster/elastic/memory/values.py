@@ -164,6 +164,15 @@ class LingeringState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenDrain:
+    """The last seen drain of a slot."""
+
+    drained: bool  # False: it has ended
+    blocked: bool  # it is, or was, for a lack of capacity
+    since: float  # of this state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spare:
     """An instance of a partial launch that serves no slot. It is terminated once the cloud lists it, some seconds after its launch."""
 
@@ -214,3 +223,6 @@ class Memory:
         default_factory=dict[str, tuple[str, ...]]
     )  # slot -> states without a row
     lingers: Mapping[str, LingeringState] = field(default_factory=dict[str, LingeringState])  # by slot
+    drains: Mapping[str, SeenDrain] = field(
+        default_factory=dict[str, SeenDrain]
+    )  # by slot; a slot that was never drained has none
