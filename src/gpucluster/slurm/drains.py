@@ -6,6 +6,7 @@ A reason stays after its drain ends, and slurmctld appends its own text: `broken
 (24.11 and 26.05, observed).
 """
 
+import re
 from enum import StrEnum
 
 from gpucluster.plan.names import REASON_PREFIX
@@ -73,7 +74,6 @@ SLURM_DRAIN_REASONS = (  # slurmctld writes these when it drains a node (24.11)
     "Low ",  # RealMemory, CPUs, TmpDisk, socket*core*thread count: less than slurm.conf says
     "gres/",
     *SLURM_PROGRAM_REASONS,
-    "Kill task failed",
     "Duplicate jobid",
     "batch job complete failure",
 )
@@ -85,6 +85,12 @@ SLURM_DOWN_REASONS = (  # slurmctld writes these when it sets a node DOWN (24.11
     "reboot timed out",
 )
 _APPENDED = " : "
+_NODE_DAEMONS = "root"  # the user of slurmd and slurmstepd
+_NODE_REASONS = re.compile(  # the whole texts with which they drain their own node (24.11 and 26.05; S46)
+    r"(?:Kill task failed|Job step not running)(?: \(JobId=\d+ StepId=[\w+]+\))?"
+    r"|SlurmdSpoolDir is full"
+    r"|switch_g_job_postfini failed"
+)
 
 
 def drain_owner(reason: str, by: str, *, drained: bool) -> DrainOwner:
@@ -100,13 +106,30 @@ def drain_owner(reason: str, by: str, *, drained: bool) -> DrainOwner:
         return DrainOwner.SLURM
     if owner is not None:
         return owner
-    if reason.startswith(SLURM_DOWN_REASONS) or (by == SLURM_USER and reason.startswith(SLURM_DRAIN_REASONS)):
+    drained_itself = by == SLURM_USER and reason.startswith(SLURM_DRAIN_REASONS)
+    if drained_itself or reason.startswith(SLURM_DOWN_REASONS) or _sent_by_node(reason, by):
         return DrainOwner.SLURM
     if (
         drained and not reason
     ):  # scontrol needs a reason to drain; slurmctld lost it (22.05 and 26.05, observed)
         return DrainOwner.SLURM
     return DrainOwner.PERSON if reason else DrainOwner.NONE
+
+
+def is_fault_of_node(reason: str) -> bool:
+    """Whether Slurm drained the node because something on it failed that can fail on every node at once: the hourly limit counts it."""
+    return reason.startswith(SLURM_PROGRAM_REASONS) or _NODE_REASONS.fullmatch(_first(reason)) is not None
+
+
+def _sent_by_node(reason: str, by: str) -> bool:
+    """Whether slurmd or slurmstepd wrote the reason. slurmctld appends its own text, and then it is the user."""
+    first = _first(reason)
+    user = _NODE_DAEMONS if first == reason else SLURM_USER
+    return by == user and _NODE_REASONS.fullmatch(first) is not None
+
+
+def _first(reason: str) -> str:
+    return reason.partition(_APPENDED)[0]
 
 
 def is_forged(reason: str, by: str) -> bool:

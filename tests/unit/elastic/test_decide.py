@@ -409,6 +409,8 @@ def test_slot_without_an_instance_is_repaired(states: str, reason: str, steps: l
         ("MIXED CLOUD DRAIN", "Prolog error", "slurm", 9000, []),  # a job runs there
         ("IDLE CLOUD DRAIN COMPLETING", "Epilog error", "slurm", 9000, []),
         ("IDLE CLOUD DRAIN", "Prolog error", "root", 9000, []),  # a person who says it in Slurm's words
+        ("IDLE CLOUD DRAIN", "Kill task failed", "root", 301, [MarkDown, PowerDown]),  # slurmstepd is root
+        ("IDLE CLOUD DRAIN", "Kill task failed: looking", "root", 9000, []),
         ("IDLE CLOUD DRAIN", "broken fan", "slurm", 9000, []),
     ],
 )
@@ -423,7 +425,7 @@ def test_node_drained_by_slurm_is_replaced_and_a_persons_drain_stays(
     assert all("Slurm drained it" in a.reason for a in actions if isinstance(a, MarkDown))
 
 
-@pytest.mark.parametrize(("by", "lifted"), [("slurm", True), ("root", False)])
+@pytest.mark.parametrize(("by", "lifted"), [("root", True), ("alice", False)])
 def test_drain_by_slurm_of_a_slot_without_an_instance_is_removed(by: str, lifted: bool) -> None:
     off = node(A1, OFF + " DRAIN", reason="Kill task failed", reason_by=by)
     assert bool(only(Undrain, act(seen([off])))) is lifted

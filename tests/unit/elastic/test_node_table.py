@@ -426,6 +426,18 @@ def test_unknown_state_is_recorded_once_without_an_action(words: str) -> None:
         ("broken fan", "root", True, DrainOwner.PERSON),
         ("Prolog error", "root", True, DrainOwner.PERSON),  # a person who says it in Slurm's words
         ("Prolog error", "slurm", True, DrainOwner.SLURM),
+        ("Kill task failed", "root", True, DrainOwner.SLURM),  # slurmstepd
+        ("Kill task failed (JobId=12 StepId=batch)", "root", True, DrainOwner.SLURM),  # 26.05
+        ("Kill task failed (JobId=12 StepId=0+1)", "root", True, DrainOwner.SLURM),
+        ("Job step not running", "root", True, DrainOwner.SLURM),
+        ("SlurmdSpoolDir is full", "root", True, DrainOwner.SLURM),  # slurmd
+        ("switch_g_job_postfini failed", "root", True, DrainOwner.SLURM),
+        ("Kill task failed : Not responding", "slurm", True, DrainOwner.SLURM),  # slurmctld appended
+        ("Kill task failed: looking", "root", True, DrainOwner.PERSON),
+        ("Kill task failed (JobId=12 StepId=batch) looking", "root", True, DrainOwner.PERSON),
+        ("kill task failed", "root", True, DrainOwner.PERSON),
+        ("SlurmdSpoolDir is full again", "root", True, DrainOwner.PERSON),
+        ("Kill task failed", "alice", True, DrainOwner.PERSON),
         ("gpucluster: no h200", "slurm", True, DrainOwner.CAPACITY),
         ("gpucluster: [evacuation] spot", "slurm", True, DrainOwner.EVACUATION),
         ("gpucluster: [operator] kept", "slurm", True, DrainOwner.OPERATOR),

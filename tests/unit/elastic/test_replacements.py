@@ -111,13 +111,21 @@ def test_the_next_instance_of_a_slot_is_counted_anew() -> None:
             "slurm",
             False,
         ),  # the offer is refused, so no other one comes
-        ("Kill task failed", "slurm", False),  # a job did it
+        ("Kill task failed", "root", True),  # each node of a cancelled gang may have it
+        ("Kill task failed (JobId=12 StepId=batch)", "root", True),
     ],
 )
 def test_the_limit_counts_faults_that_a_wrong_program_can_report(reason: str, by: str, limited: bool) -> None:
     moment = of([unhealthy(A1, reason=reason, by=by)])
     known = replace(moment.memory, replaced={"h200": (NOW - 10.0, NOW - 20.0)})
     assert (passed(replace(moment, memory=known))[0] == []) is limited
+
+
+def test_a_cancelled_gang_is_not_replaced_at_once() -> None:
+    """slurmstepd of each of its nodes sends the same drain, and nobody replaced even one: it came from root."""
+    moment = of(unhealthy(slot, reason="Kill task failed", by="root") for slot in ALL)
+    down, _ = passed(moment)
+    assert down == list(ALL[:2])
 
 
 def test_each_pool_has_its_own_limit_and_times_of_another_clock_do_not_count() -> None:

@@ -126,6 +126,7 @@ def test_screen_of_a_node_shows_its_state_in_slurm(states: str, lives: bool) -> 
         ),
         ("gpucluster: [future] x", "slurm", "another version of the daemon"),
         ("Prolog error", "slurm", "Slurm itself"),
+        ("Kill task failed", "root", "Slurm itself"),
         ("broken fan", "alice", "(by alice: scontrol update"),
         ("broken fan", "", "(by unknown: scontrol update"),
     ],

@@ -209,8 +209,8 @@ class NodeContext:
 
     @property
     def failed_program(self) -> bool:
-        """Return whether Slurm drained the node because its Prolog or Epilog failed or reached its time limit (S30, S42)."""
-        return self.node.drained_by_slurm and self.node.reason.startswith(drains.SLURM_PROGRAM_REASONS)
+        """Return whether Slurm drained the node because its Prolog, its Epilog or a part of slurmd failed (S30, S42, S46)."""
+        return self.node.drained_by_slurm and drains.is_fault_of_node(self.node.reason)
 
     @property
     def unfit_long(self) -> bool:
