@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpucluster.cloud.port import Instance, QueueNotice, Reservation
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.events import Entry, LaunchRequest
 from gpucluster.plan.messages import HeldBundle, NodeReport
 from gpucluster.slurm.values import SlurmReservation, SlurmView
@@ -39,12 +40,13 @@ class ReceivedReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One observation. A field that is None is unknown now, and no rule uses it."""
+    """One observation. A field that is None is unknown now, and no rule uses it. Without `cloud`, `lost` names EC2."""
 
     slurm: SlurmView | None
     cloud: CloudView | None
     reports: Mapping[str, ReceivedReport] = field(default_factory=dict[str, ReceivedReport])  # by instance
     queue_notices: tuple[QueueNotice, ...] = ()  # notices of the queue, each until it is in the journal
+    lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])
     halted: str = ""  # why no launch is permitted; empty: launches are permitted
     listening_since: float = 0.0  # when the daemon began to listen: no agent could report before
     held: HeldBundle | None = field(

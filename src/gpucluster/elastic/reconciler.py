@@ -1,7 +1,7 @@
 """The reconciler: observe, decide, act. It owns the state and has no thread, clock or socket of its own.
 
 A pass for an event does not wait for two new views. It uses the last views while they are young, and then Slurm's half
-of the next observation as soon as that is there. This is safe: both views may lag in any case (T20: a new instance may be
+of the next observation as soon as that is there. Without a young view of the cloud it only evacuates. This is safe: both views may lag in any case (T20: a new instance may be
 unlisted for minutes), updates that Slurm was sent since are not sent again (`sent_updates`), and each launch is in the
 journal. An older view can only leave something undone.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpucluster.cloud.port import CloudError, Control, InstanceState, QueueNotice, Reservation
 from gpucluster.elastic import spool
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.act import Actor, Clients
 from gpucluster.elastic.decide import decide, next_look
 from gpucluster.elastic.decide.block_reservations import reads_reservations
@@ -52,6 +53,7 @@ class _Answer:
     slurm: SlurmView | None = None
     cloud: CloudView | None = None
     control: Control | None = None
+    unlisted: str = ""  # why there is no `cloud`
     unread: str = ""  # why there is no `control`
     errors: tuple[str, ...] = ()
 
@@ -132,12 +134,10 @@ class Reconciler:
         self.status = replace(self.status, events=tuple(events.values()))
 
     def decide_now(self) -> bool:
-        """Make a pass on the last views if they are young enough, and return whether they were."""
-        young = _is_young(self._slurm, self._clients.clock()) and _is_young(
-            self._cloud, self._clients.clock()
-        )
+        """Make a pass if the last view of Slurm is young enough, and return whether it was."""
+        young = _is_young(self._slurm, self._clients.clock())
         if young:
-            self._pass()
+            self._urgent_pass()
         return young
 
     def observe(self, *, urgent: bool = False) -> None:
@@ -172,7 +172,7 @@ class Reconciler:
         try:
             listed = self._clients.cloud.instances(self._plan.name, owned(self._clients.journal.memory, at))
         except CloudError as error:
-            return _Answer(errors=(f"the cloud: {error}",))
+            return self._with_control(_Answer(unlisted=str(error), errors=(f"the cloud: {error}",)))
         reservations, read_at, errors = self._query_reservations(at)
         view = CloudView(
             at=at,
@@ -181,10 +181,14 @@ class Reconciler:
             reservations_at=read_at,
         )
         errors += self._query_topology(view)
+        return self._with_control(_Answer(cloud=view, errors=errors))
+
+    def _with_control(self, answer: _Answer) -> _Answer:
         try:
-            return _Answer(cloud=view, control=self._clients.control.read(), errors=errors)
+            return replace(answer, control=self._clients.control.read())
         except CloudError as error:
-            return _Answer(cloud=view, unread=str(error), errors=(*errors, f"the control object: {error}"))
+            errors = (*answer.errors, f"the control object: {error}")
+            return replace(answer, unread=str(error), errors=errors)
 
     def _query_topology(self, view: CloudView) -> tuple[str, ...]:
         """Let the observer of the topology see the running instance of each slot; return errors."""
@@ -218,12 +222,18 @@ class Reconciler:
     def _receive_answer(self, answer: _Answer) -> None:
         self._answers.append(answer)
         if len(self._answers) < 2:
-            if self._urgent and answer.slurm is not None and _is_young(self._cloud, self._clients.clock()):
+            if self._urgent and answer.slurm is not None:
                 self._slurm = answer.slurm
-                self._pass()
+                self._urgent_pass()
             return
         # A launch that the first pass decided goes first: with a thousand jobs, a pass takes longer than its call to S3.
         self._actor.when_prepared(self._conclude)
+
+    def _urgent_pass(self) -> None:
+        """Make a pass before the cloud answers. If its last view is not young, only what needs no view of it is done."""
+        if not _is_young(self._cloud, self._clients.clock()):
+            self._cloud = None
+        self._pass()
 
     def _conclude(self) -> None:
         """Take over both answers, and make the observation's last pass."""
@@ -231,6 +241,7 @@ class Reconciler:
             self._warn(error)
         self._slurm = next((one.slurm for one in self._answers if one.slurm), None)
         self._cloud = next((one.cloud for one in self._answers if one.cloud), None)
+        self.status = replace(self.status, lost=self._lost_now())
         self._listed = self._cloud or self._listed
         control = next((one.control for one in self._answers if one.control), None)
         error = next((one.unread for one in self._answers if one.unread), "")
@@ -239,6 +250,15 @@ class Reconciler:
             self._keep_of(self._cloud)
         self._pass()
         self.observing = False
+
+    def _lost_now(self) -> Mapping[Dependency, Loss]:
+        """Return what could not be read, each with the time of the first failure in a row."""
+        if self._cloud is not None:
+            return {}
+        old = self.status.lost.get(Dependency.EC2)
+        words = next((one.unlisted for one in self._answers if one.unlisted), "")
+        since = self._clients.clock() if old is None else old.since
+        return {Dependency.EC2: Loss(since=since, words=words)}
 
     def _keep_of(self, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""
@@ -282,7 +302,7 @@ class Reconciler:
         if clients.lease.held():
             observation, actions = self.observation, self.decide()
             self._actor.act(actions, self._slurm.at if self._slurm else now)
-            if self._slurm and self._cloud:
+            if self._slurm:
                 done = {_key(event) for event in observation.queue_notices}
                 rest = tuple(event for event in self.status.events if _key(event) not in done)
                 self.status = replace(self.status, events=rest)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from gpucluster.cloud.port import Control, QueueNotice, Reservation, Scaling
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
 from gpucluster.plan import codec
 from gpucluster.plan.messages import ControllerWatch, HeldBundle
@@ -38,6 +39,7 @@ class StatusSnapshot:
         default_factory=dict[str, float]
     )  # instances of ours, not listed
     events: tuple[QueueNotice, ...] = ()  # of the queue, not yet in the journal
+    lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])  # what it cannot read
     halted: str = ""  # why nothing may be launched; empty: launches are allowed
     reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
     reservations_at: float | None = None  # when they were read; None: never
@@ -46,7 +48,12 @@ class StatusSnapshot:
     )  # the bundle that the agent holds; None: its file cannot be read
 
     def observation(self, slurm: SlurmView | None, cloud: CloudView | None) -> Observation:
-        """Return what `decide` reads. This is the only place that makes it, for the daemon and for readers."""
+        """Return what `decide` reads. This is the only place that makes it, for the daemon and for readers.
+
+        A reader may see EC2 while the daemon does not: what the daemon may do counts.
+        """
+        if Dependency.EC2 in self.lost:
+            cloud = None
         if cloud is not None:
             absent = {i: at for i, at in self.absent_since.items() if i not in cloud.instances}
             cloud = replace(
@@ -60,6 +67,7 @@ class StatusSnapshot:
             cloud=cloud,
             reports=self.reports,
             queue_notices=self.events,
+            lost=self.lost,
             halted=self.halted,
             listening_since=self.listening_since,
             held=self.held,

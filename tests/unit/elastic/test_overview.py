@@ -14,6 +14,7 @@ from support.slurm_model import SlurmModel
 from gpucluster import artifacts
 from gpucluster.cloud import bundle_status
 from gpucluster.cloud.bundle_status import Published
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.events import OrderGiven, Verb
 from gpucluster.elastic.inspect import status
 from gpucluster.elastic.inspect.head import ReaderClients
@@ -85,13 +86,26 @@ def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
     assert "  halted    launches are stopped, by down" in shown
 
 
-@pytest.mark.parametrize(("gone", "words"), [("slurm", "slurmctld"), ("cloud", "the cloud")])
-def test_view_without_an_answer_leaves_the_rest_unknown(gone: str, words: str) -> None:
+def test_slurmctld_without_an_answer_leaves_the_rest_unknown() -> None:
     moment = sight(a_plan())
-    blind = replace(moment, observation=replace(moment.observation, **{gone: None}))  # type: ignore[arg-type]
-    shown = overview(blind, ONE, READY)
-    assert (shown.pools, shown.spending, shown.unanswered) == ((), None, words)
-    assert f"{words} does not answer: nodes, jobs and costs are not known" in text(shown, NOW)
+    shown = overview(replace(moment, observation=replace(moment.observation, slurm=None)), ONE, READY)
+    assert (shown.pools, shown.spending, shown.unanswered) == ((), None, "slurmctld")
+    assert "slurmctld does not answer: nodes, jobs and costs are not known" in text(shown, NOW)
+
+
+def test_status_without_ec2_shows_what_slurm_knows_and_what_stops() -> None:
+    """While EC2 failed, `status` told nothing, and called EC2's own error silence."""
+    moment = sight(a_plan())
+    lost = {Dependency.EC2: Loss(since=NOW - 120, words="UnauthorizedOperation: no")}
+    shown = overview(
+        replace(moment, observation=replace(moment.observation, cloud=None, lost=lost)), ONE, READY
+    )
+    whole = overview(moment, ONE, READY)
+    assert (shown.pools, shown.spending, shown.waiting) == (whole.pools, whole.spending, whole.waiting)
+    (line,) = shown.lost
+    assert line in text(shown, NOW)
+    assert "UnauthorizedOperation: no" in line
+    assert "launches, terminates and powers down nothing" in line
 
 
 def write_status(folder: Path, **values: object) -> None:

@@ -10,9 +10,10 @@
 - `jobs`: stalled and half-started jobs. `limits`: orders, budget and breakers. `replacements`: how many unhealthy nodes an hour.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import (
     api_rate,
     block_reservations,
@@ -55,10 +56,21 @@ TOKENS_S = 0.5  # seconds: the shortest pause for tokens
 def decide(
     plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> tuple[Action, ...]:
-    """Return the actions of this pass, in order. Without a view of Slurm and of the cloud, return none."""
+    """Return the actions of this pass, in order. Without a view of Slurm, return none."""
     world, entries = _note(plan, bindings, observation, memory, now)
     if world is None:
         return ()
+    event_actions = (RecordEvents(entries=entries),) if entries else ()
+    if world.may(Ability.UPDATE):
+        return (*event_actions, *_whole_pass(world, entries))
+    return (
+        *event_actions,
+        *_delete_messages(observation),
+        *(evacuation.leave(world) if world.may(Ability.EVACUATE) else ()),
+    )
+
+
+def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     headroom, offers, tokens = Headroom(world), all_offers(world), api_rate.Pace(world.memory, world.now)
     gang_decision = gangs.serve(world, headroom, offers, tokens)
     blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back))
@@ -66,10 +78,8 @@ def decide(
     removed = (*bundle_drains.drain_removed(world), *refused_ends.drain_slots(world))
     table = node_table.NodeTable(world)
     handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
-    event_actions = (RecordEvents(entries=entries),) if entries else ()
     return (
-        *event_actions,
-        *_delete_messages(observation),
+        *_delete_messages(world.observation),
         *jobs.save_starts(
             world, entries
         ),  # before comments on jobs, which repeat the result of the last pass
@@ -92,7 +102,7 @@ def next_look(
 ) -> float:
     """Return the seconds until the next pass: few while work is in progress."""
     world = World.of(plan, bindings, observation, memory, now)
-    if world is None:
+    if world is None or not world.may(Ability.UPDATE):
         return plan.times.poll_s
     moving = (
         SlurmPhase.POWERING_UP,
@@ -123,16 +133,7 @@ def _note(
     if world is None:
         return None, ()
     entries: list[Entry] = []
-    steps = (
-        (facts.launch_events, facts.job_events, facts.drain_events),
-        (facts.refused_keys, facts.instance_events, facts.adoptions),
-        (facts.incarnation_events, facts.power_up_events),
-        (terminations.boot_failures, facts.unfit_machines),
-        (interruptions.interruption_events, limits.completed_orders),
-        (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
-        (terminations.replacements_begun,),
-        (node_table.unexpected_states, _forgotten, jobs.forgotten_jobs),
-    )
+    steps = _SLURMS_FACTS if world.blind else _FACTS
     for step in steps:
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))
         if found:
@@ -150,3 +151,25 @@ def _delete_messages(observation: Observation) -> Iterable[Action]:
 def _forgotten(world: World) -> Iterable[Event]:
     remembered = world.memory.refusals or world.memory.breakers
     return blocked.forgotten(world, all_offers(world)) if remembered else ()
+
+
+# The rules of facts in order: a step reads what the steps before it found.
+_Rules = tuple[tuple[Callable[[World], Iterable[Event]], ...], ...]
+_FACTS: _Rules = (
+    (facts.launch_events, facts.job_events, facts.drain_events),
+    (facts.refused_keys, facts.instance_events, facts.adoptions),
+    (facts.incarnation_events, facts.power_up_events),
+    (terminations.boot_failures, facts.unfit_machines),
+    (interruptions.interruption_events, limits.completed_orders),
+    (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
+    (terminations.replacements_begun,),
+    (node_table.unexpected_states, _forgotten, jobs.forgotten_jobs),
+)
+# Without EC2's view: only facts that Slurm, a notice or memory shows. An empty list shows no end and no failed boot.
+_SLURMS_FACTS: _Rules = (
+    (facts.job_events, facts.drain_events),
+    (facts.incarnation_events, facts.power_up_events),
+    (interruptions.interruption_events,),
+    (jobs.heartbeat_events, limits.limit_events),
+    (jobs.forgotten_jobs,),
+)

@@ -208,14 +208,22 @@ class EvacuatingNode:
 def evacuate(world: World) -> Iterator[Action]:
     """Drain, signal, requeue, replace and power down, each at its time in the table."""
     nodes = _evacuating_nodes(world)
-    if nodes:
-        yield from _drain(world, nodes)
-        yield from _notify_jobs(world, nodes)
-        yield from _take_down(world, nodes)
-        if to_replace := _to_replace(world, nodes):
-            yield from replacements(world, to_replace)
-    yield from _requeue_dead(world)
+    yield from _leave(world, nodes)
+    yield from _take_down(world, nodes)
+    if to_replace := _to_replace(world, nodes):
+        yield from replacements(world, to_replace)
     yield from _undrain(world)
+
+
+def leave(world: World) -> Iterator[Action]:
+    """Drain, signal and requeue only: the steps that need no view of the cloud."""
+    return _leave(world, _evacuating_nodes(world))
+
+
+def _leave(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Action]:
+    yield from _drain(world, nodes)
+    yield from _notify_jobs(world, nodes)
+    yield from _requeue_dead(world)
 
 
 def next_due(world: World) -> float:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.elastic.abilities import Ability, Dependency, Loss, denied
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation, Memory, RefusedEnd
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
@@ -104,7 +105,7 @@ class World:
     """Plan, observation and memory at one time. Only `World.of` builds it.
 
     `observation` is kept whole, so each reader can use every field of Observation. `phases` and `groups` hold only slots
-    that Slurm lists.
+    that Slurm lists. Without a view of the cloud, `cloud` lists nothing, and every instance in memory counts as living.
     """
 
     plan: SlurmPlan
@@ -125,9 +126,9 @@ class World:
     def of(
         plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
     ) -> "World | None":
-        """Return the world; None without a view of Slurm and of the cloud."""
-        slurm, cloud = observation.slurm, observation.cloud
-        if slurm is None or cloud is None:
+        """Return the world; None without a view of Slurm."""
+        slurm = observation.slurm
+        if slurm is None:
             return None
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
@@ -139,7 +140,7 @@ class World:
             memory=memory,
             now=now,
             slurm=slurm,
-            cloud=cloud,
+            cloud=observation.cloud or CloudView(at=now, instances={}),
             slots=slots,
             phases=phases,
             groups=groups,
@@ -147,6 +148,21 @@ class World:
             starting_on=_by_slot(starting),
             removed=None if observation.held is None else frozenset(observation.held.nodes),
         )
+
+    @property
+    def blind(self) -> bool:
+        """Return whether the state of the instances is not known now."""
+        return self.observation.cloud is None
+
+    @property
+    def lost(self) -> Mapping[Dependency, Loss]:
+        """Return the dependencies that cannot be read now."""
+        lost = self.observation.lost
+        return {Dependency.EC2: Loss(since=None, words=""), **lost} if self.blind else lost
+
+    def may(self, ability: Ability) -> bool:
+        """Return whether the daemon may do this now."""
+        return ability not in denied(self.lost)
 
     @property
     def reports(self) -> Mapping[str, ReceivedReport]:
@@ -190,6 +206,8 @@ class World:
         incarnation = self.memory.incarnations.get(slot)
         if incarnation is None or incarnation.instance is None:
             return InstanceStatus.NONE
+        if self.blind:
+            return InstanceStatus.UNSEEN
         listed = self.cloud.instances.get(incarnation.instance)
         if listed is not None:
             return _STATUSES[listed.state]

@@ -17,6 +17,7 @@ from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, Reservation
 from gpucluster.elastic import status_endpoint
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide.block_reservations import reads_reservations
 from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import Entry
@@ -135,6 +136,8 @@ def read_snapshot(
     status = _status(clients, plan, now, where, published)
     memory = fold(Memory(), entries)
     slurm, cloud = _slurm(clients.slurm, plan, now), _cloud(clients.cloud, plan, memory, now)
+    if isinstance(cloud, Loss):  # the daemon's own error counts first
+        status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
     return ClusterSnapshot(
         plan=plan,
         bindings=bindings,
@@ -236,14 +239,13 @@ def _slurm(port: SlurmPort, plan: SlurmPlan, now: float) -> SlurmView | None:
         return None
 
 
-def _cloud(port: CloudPort | None, plan: SlurmPlan, memory: Memory, now: float) -> CloudView | None:
+def _cloud(port: CloudPort | None, plan: SlurmPlan, memory: Memory, now: float) -> CloudView | Loss:
     if port is None:
         return CloudView(at=now, instances={})
     try:
         return CloudView(at=now, instances={i.id: i for i in port.instances(plan.name, owned(memory, now))})
     except CloudError as error:
-        sys.stderr.write(f"the cloud does not answer: {error}\n")
-        return None
+        return Loss(since=None, words=str(error))
 
 
 def _reservations(port: CloudPort | None, plan: SlurmPlan) -> Mapping[str, Reservation]:

@@ -10,6 +10,7 @@ from gpucluster.elastic.decide import limits, replacements
 from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
@@ -90,7 +91,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """`unanswered` is `slurmctld` or `the cloud`: then pools, refusals, drains, jobs and costs are not known."""
+    """If `unanswered` is `slurmctld`, pools, refusals, drains, jobs and costs are not known. `lost`: see `losses`."""
 
     cluster: str
     applied: str  # digest of the bundle
@@ -99,6 +100,7 @@ class Overview:
     daemon: bool = True
     halted: str = ""
     unanswered: str = ""
+    lost: tuple[str, ...] = ()
     pools: tuple[PoolOverview, ...] = ()
     refused: tuple[RefusedOffer, ...] = ()
     draining: tuple[Draining, ...] = ()
@@ -129,6 +131,7 @@ def overview(snapshot: ClusterSnapshot, applied: str, published: Published) -> O
         return made
     return replace(
         made,
+        lost=tuple(losses.sentences(world.lost, world.now)),
         pools=pools(world),
         refused=tuple(_refused(world)),
         draining=tuple(_draining(world)),
@@ -238,6 +241,8 @@ def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
         yield "head", published.unread
     if not shown.daemon:
         yield "head", "the daemon does not answer here: nothing is launched"
+    for words in shown.lost:
+        yield "lost", words
     if shown.halted:
         yield "halted", shown.halted
     if shown.unanswered:

@@ -12,7 +12,7 @@ from gpucluster.slurm.states import SlurmPhase
 
 
 def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None = None) -> int:
-    """Exit 0: printed. Exit 2: Slurm or the cloud does not answer."""
+    """Exit 0: printed. Exit 2: Slurm does not answer."""
     options = head.parser("inspect.pools").parse_args(argv)
 
     def work() -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from gpucluster.elastic import order
-from gpucluster.elastic.inspect import head
+from gpucluster.elastic.inspect import head, losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.log_lines import describe, event_lines
 from gpucluster.elastic.model import Action, RecordEvents
@@ -17,7 +17,7 @@ from gpucluster.plan import codec
 
 
 def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None = None) -> int:
-    """Exit 0: done or printed. Exit 2: no daemon listens, or Slurm or the cloud does not answer."""
+    """Exit 0: done or printed. Exit 2: no daemon listens, or Slurm does not answer."""
     parser = head.parser("inspect.reconcile")
     parser.add_argument(
         "--dry-run", action="store_true", help="print what the daemon would do now, and do nothing"
@@ -46,18 +46,22 @@ def _print(snapshot: ClusterSnapshot, *, as_json: bool) -> int:
             f"{snapshot.unanswered} does not answer: the daemon would do nothing", next_step="look at its log"
         )
     actions = would_do(snapshot)
+    world = snapshot.world
+    lost = () if world is None else tuple(losses.sentences(world.lost, snapshot.now))
     if as_json:
         body = [
             {"kind": type(action).__name__, "words": describe(action), **_fields(action)}
             for action in actions
         ]
         sys.stdout.write(
-            json.dumps({"schema": 1, "now": snapshot.now, "actions": body}, indent=1, sort_keys=True) + "\n"
+            json.dumps(
+                {"schema": 1, "now": snapshot.now, "lost": lost, "actions": body}, indent=1, sort_keys=True
+            )
+            + "\n"
         )
         return 0
-    sys.stdout.write(
-        "\n".join(lines(actions)) + "\n" if actions else "nothing: the cluster is in its planned state\n"
-    )
+    nothing = "nothing, as long as that lasts" if lost else "nothing: the cluster is in its planned state"
+    sys.stdout.write("\n".join((*lost, *(lines(actions) or (nothing,)))) + "\n")
     return 0
 
 

@@ -47,15 +47,13 @@ class ClusterSnapshot:
 
     @property
     def world(self) -> World | None:
-        """Return the world for `decide`; None without a view of Slurm and of the cloud."""
+        """Return the world for `decide`; None without a view of Slurm."""
         return World.of(self.plan, self.bindings, self.observation, self.memory, self.now)
 
     @property
     def unanswered(self) -> str:
-        """Return which of the two gave no answer; empty: both did."""
-        if self.observation.slurm is None:
-            return "slurmctld"
-        return "the cloud" if self.observation.cloud is None else ""
+        """Return `slurmctld` if it gave no answer; empty: it did."""
+        return "slurmctld" if self.observation.slurm is None else ""
 
 
 def would_do(snapshot: ClusterSnapshot) -> tuple[Action, ...]:

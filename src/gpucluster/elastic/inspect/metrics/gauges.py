@@ -103,7 +103,8 @@ def gauge_rows(snapshot: ClusterSnapshot, lease: LeaseStatus, since: Since) -> I
     if world is None:
         return
     yield from _nodes(world, since)
-    yield from _machines(world)
+    if not world.blind:  # else no machine would be counted
+        yield from _machines(world)
     yield from _jobs(world, since)
     yield from _money(world)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from gpucluster.elastic.decide.offers import Headroom, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
+from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
 from gpucluster.elastic.inspect.why import allocated, pending
 from gpucluster.elastic.inspect.why.case import Case
@@ -37,7 +38,16 @@ def why(snapshot: ClusterSnapshot, subject: str) -> Screen:
         shown = of_job(world, headroom, offers, int(subject), snapshot.entries, daemon=snapshot.daemon)
     else:
         shown = of_node(world, headroom, offers, subject, entries=snapshot.entries, actions=actions)
-    return shown if snapshot.daemon else without_daemon(world, shown)
+    return permitted(world, shown) if snapshot.daemon else without_daemon(world, shown)
+
+
+def permitted(world: World, shown: Screen) -> Screen:
+    """Return the screen without the next steps that the daemon may not do now, and with what prevents them."""
+    if not shown.known or not world.lost:
+        return shown
+    kept = (line for line in shown.lines if line.needs is None or world.may(line.needs))
+    lost = (Line(part=Part.STATE, words=words) for words in losses.sentences(world.lost, world.now))
+    return screen(shown.subject, shown.cause, shown.headline, (*lost, *kept), shown.actions)
 
 
 def _silent_controller(snapshot: ClusterSnapshot) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import jobs, terminations
 from gpucluster.elastic.decide.api_rate import LAUNCHES, Pace
 from gpucluster.elastic.decide.evacuation import EvacuationContext, EvacuationRow, evacuation_of, rule_of
@@ -147,6 +148,7 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
         at = max([world.now + (_wait_s(world, lacking) if lacking else 0.0), *retries])
         yield Line(
             part=Part.NEXT,
+            needs=Ability.LAUNCH,
             at=at,
             words="the daemon repeats the call; a rate limit does not close the zone",
         )
@@ -156,6 +158,7 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
     if case.cause is Cause.LAUNCHING:
         yield Line(
             part=Part.NEXT,
+            needs=Ability.LAUNCH,
             words="EC2 answers within seconds: then instances boot, or the daemon tries the next offer"
             if _is_requested(case)
             else "the daemon launches as soon as an offer of the zone is not refused",
@@ -172,6 +175,7 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
         at, slot = min(limits)
         yield Line(
             part=Part.NEXT,
+            needs=Ability.LAUNCH,
             at=at,
             words=f"{slot} is replaced if it is not up by then, while Slurm waits",
         )
@@ -251,10 +255,15 @@ def _half_started(case: Case) -> Iterator[Line]:
         if job.reason == _PROLOG and any(node in world.slots for node in job.nodes):
             due = job.started_at + world.plan.times.prolog_s
             words = "it is requeued" if jobs.requeues_without_prolog(job) else "it gets a comment"
-            yield Line(part=Part.NEXT, at=due, words=f"{words}, if the Prolog has not ended by then")
+            yield Line(
+                part=Part.NEXT,
+                needs=Ability.UPDATE,
+                at=due,
+                words=f"{words}, if the Prolog has not ended by then",
+            )
         return
     if half.requeues(job):
-        yield Line(part=Part.NEXT, words="it is requeued now")
+        yield Line(part=Part.NEXT, needs=Ability.UPDATE, words="it is requeued now")
     else:
         words = f"scancel {job.id}, and submit it again; journalctl -u slurmd on {hostlist.fold(job.nodes)} has its start"
         yield Line(part=Part.REMEDY, words=words)
@@ -271,7 +280,11 @@ def _heartbeat(case: Case) -> Iterator[Line]:
         return
     yield Line(part=Part.REASON, at=hanging.since, words="its last heartbeat")
     if jobs.requeues_stalled(case.world, case.job):
-        yield Line(part=Part.NEXT, words="it is requeued, because the spec sets `job_heartbeat.requeue`")
+        yield Line(
+            part=Part.NEXT,
+            needs=Ability.UPDATE,
+            words="it is requeued, because the spec sets `job_heartbeat.requeue`",
+        )
     else:
         yield Line(
             part=Part.REMEDY,
@@ -317,15 +330,20 @@ def node_evacuation(
     if not rule.ends_idle:
         return  # the hourly limit keeps it: its row has the next step
     if not rule.drains:
-        yield Line(part=Part.NEXT, words="its jobs continue; when it is idle it is powered down and replaced")
+        yield Line(
+            part=Part.NEXT,
+            needs=Ability.UPDATE,
+            words="its jobs continue; when it is idle it is powered down and replaced",
+        )
     elif (at := rule.power_down_at(evacuation)) is not None:
         yield Line(
             part=Part.NEXT,
+            needs=Ability.UPDATE,
             at=at,
             words="it is powered down, even if jobs still run on it; earlier if it is idle",
         )
     else:
-        yield Line(part=Part.NEXT, words="it is powered down when its jobs have ended")
+        yield Line(part=Part.NEXT, needs=Ability.UPDATE, words="it is powered down when its jobs have ended")
 
 
 def job_evacuation(world: World, slot: str, interruption: Interruption, job: SlurmJob) -> Iterator[Line]:
@@ -341,14 +359,26 @@ def job_evacuation(world: World, slot: str, interruption: Interruption, job: Slu
         words = f"its batch script was signalled with {termination.signal}, to write a checkpoint"
         yield Line(part=Part.DONE, at=interruption.signalled_at, words=words)
     elif (at := rule.signal_at(evacuation)) is not None:
-        yield Line(part=Part.NEXT, at=at, words=f"its batch script is signalled with {termination.signal}")
+        yield Line(
+            part=Part.NEXT,
+            needs=Ability.EVACUATE,
+            at=at,
+            words=f"its batch script is signalled with {termination.signal}",
+        )
     if (at := rule.requeue_at(evacuation)) is not None and not (done is not None and done.sent_back):
         held = jobs.is_held_for(world, job, interruption)
         goes_on = jobs.HELD_REASON if held else "it is requeued, and starts again on other nodes"
         stays = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
-        yield Line(part=Part.NEXT, at=at, words=goes_on if job.requeues_on_failure else stays)
+        yield Line(
+            part=Part.NEXT, needs=Ability.EVACUATE, at=at, words=goes_on if job.requeues_on_failure else stays
+        )
     if (at := rule.power_down_at(evacuation)) is not None:
-        yield Line(part=Part.NEXT, at=at, words=f"{slot} is powered down, even if jobs still run on it")
+        yield Line(
+            part=Part.NEXT,
+            needs=Ability.UPDATE,
+            at=at,
+            words=f"{slot} is powered down, even if jobs still run on it",
+        )
 
 
 def _interruption_line(interruption: Interruption, who: str) -> Line:

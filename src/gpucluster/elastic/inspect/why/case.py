@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpucluster.elastic import ledger
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.offers import Headroom, Offer, refusal_of
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World
@@ -100,7 +101,9 @@ def refused_end_lines(world: World, slots: Iterable[str]) -> Iterator[Line]:
     yield from most(found, Part.REASON)
     if refused:
         due = min(known.until for _, known in refused)
-        yield Line(part=Part.NEXT, at=due, words="the daemon requests the termination again")
+        yield Line(
+            part=Part.NEXT, at=due, needs=Ability.TERMINATE, words="the daemon requests the termination again"
+        )
         tags = f"{TAG_CLUSTER}={world.plan.name} and {TAG_ROLE}={ROLE_NODE}"
         words = f"restore the instance's tags {tags}, or the rights of the head's role; or end it yourself: aws ec2 terminate-instances --instance-ids ID"
         yield Line(part=Part.REMEDY, words=words)
@@ -161,7 +164,10 @@ def spend_lines(world: World) -> Iterator[Line]:
 def budget_lines(world: World) -> Iterator[Line]:
     """Return the lines of a job that waits for the budget."""
     yield Line(
-        part=Part.NEXT, at=ledger.next_month(world.now), words="a new month begins and launches continue"
+        part=Part.NEXT,
+        at=ledger.next_month(world.now),
+        needs=Ability.LAUNCH,
+        words="a new month begins and launches continue",
     )
     yield Line(
         part=Part.REMEDY, words="raise `budget` in the spec and apply it; running nodes and jobs continue"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import replacements
 from gpucluster.elastic.decide.node_context import NodeContext
 from gpucluster.elastic.decide.node_table import (
@@ -63,6 +64,24 @@ _LATER: Mapping[Decision, str] = {  # decisions of rows that the daemon does not
 }
 
 
+_NEEDS: Mapping[Decision, Ability] = {  # what a decision needs; others need no act of the daemon
+    Decision.LAUNCH: Ability.LAUNCH,
+    Decision.TERMINATE: Ability.TERMINATE,
+    **dict.fromkeys(
+        (
+            Decision.POWER_UP,
+            Decision.OFF,
+            Decision.DOWN_AND_OFF,
+            Decision.SET_DOWN,
+            Decision.RESET,
+            Decision.DRAIN,
+            Decision.UNDRAIN,
+        ),
+        Ability.UPDATE,
+    ),
+}
+
+
 def now(world: World, mine: tuple[Action, ...]) -> Iterator[Line]:
     """Return the daemon's action on the node in this pass."""
     steps = tuple(dict.fromkeys(_NOW[type(action)] for action in mine))
@@ -77,10 +96,11 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
     if row.decision is Decision.CAPACITY:
         yield _lifted(world, headroom, offers, name)
     elif row is OFF:
-        yield Line(part=Part.NEXT, words="it is powered up when a job is placed on it")
+        yield Line(part=Part.NEXT, needs=Ability.LAUNCH, words="it is powered up when a job is placed on it")
     elif row in (IDLE, AWAITED, EXPECTED):
         yield Line(
             part=Part.NEXT,
+            needs=Ability.UPDATE,
             at=context.expected_until if row is EXPECTED else context.idle_until,
             words="the daemon powers it down if no job is placed on it before",
         )
@@ -88,11 +108,16 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
         yield from _limited(world, context, row)
     elif row is OFF_GRACE and incarnation is not None and incarnation.unneeded_at is not None:
         at = incarnation.unneeded_at + context.times.orphan_grace_s
-        yield Line(part=Part.NEXT, at=at, words="the daemon terminates its instance if no job needs it")
+        yield Line(
+            part=Part.NEXT,
+            at=at,
+            needs=Ability.TERMINATE,
+            words="the daemon terminates its instance if no job needs it",
+        )
     elif row is NEEDED_BOOTS and incarnation is not None:
         at = max(incarnation.launched_at, incarnation.since) + context.place.pool.boot_timeout_s
         words = "if it is not up by then, the boot has failed and the daemon requests another instance"
-        yield Line(part=Part.NEXT, at=at, words=words)
+        yield Line(part=Part.NEXT, at=at, needs=Ability.LAUNCH, words=words)
     elif (
         row.decision is Decision.TERMINATE
         and incarnation is not None
@@ -103,7 +128,7 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
     elif row.decision in _LATER:
         bound = row.bound(context)
         within = f"; this state lasts at most {rounded_duration(bound)}" if bound else ""
-        yield Line(part=Part.NEXT, words=f"{_LATER[row.decision]}{within}")
+        yield Line(part=Part.NEXT, needs=_NEEDS.get(row.decision), words=f"{_LATER[row.decision]}{within}")
 
 
 def _limited(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
@@ -111,6 +136,7 @@ def _limited(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
     pool, name = context.place.pool, context.slot
     yield Line(
         part=Part.NEXT,
+        needs=Ability.UPDATE,
         at=replacements.next_at(world, pool),
         words=f"pool {pool.name} may replace another instance: at most {pool.replacements_per_hour} an hour (health.replace_per_hour)",
     )
@@ -128,13 +154,15 @@ def _lifted(world: World, headroom: Headroom, offers: Offers, name: str) -> Line
     if ends and not headroom.stops[place.pool.name] and headroom.of_pool(place.pool.name):
         return Line(
             part=Part.NEXT,
+            needs=Ability.UPDATE,
             at=min(ends),
             words="the first refusal in this zone expires: the daemon tests it with one gang, and undrains the zone after a success",
         )
     if any(refusal_of(world.memory, o) is not None and not closed(world.memory, o, world.now) for o in here):
         return Line(
             part=Part.NEXT,
+            needs=Ability.UPDATE,
             words="the pause after a refusal is over: one waiting gang tests the zone, and the daemon undrains it after a success",
         )
     now = why_none(world, headroom, place.pool, place.zone, here)
-    return Line(part=Part.NEXT, words=f"the daemon undrains it when this ends: {now}")
+    return Line(part=Part.NEXT, needs=Ability.UPDATE, words=f"the daemon undrains it when this ends: {now}")

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import jobs, placement
 from gpucluster.elastic.decide.bundle_drains import words_for_jobs
 from gpucluster.elastic.decide.offers import closed, refusal_of, why_none
@@ -185,6 +186,7 @@ def _refusals_run_out(case: Case) -> Iterator[Line]:
         yield Line(
             part=Part.NEXT,
             at=at,
+            needs=Ability.LAUNCH,
             words=f"the refusal of {some.words} in {some.spec.zone} expires: the daemon tests the offer with one gang, and the other gangs wait for the result",
         )
     if case.cause is Cause.QUOTA:
@@ -209,7 +211,11 @@ def _max(case: Case) -> Iterator[Line]:
     for pool in pools(world, case.job):
         alive = [s for s in pool.node_names if world.instance_status(s) in HAS_INSTANCE]
         yield Line(part=Part.STATE, words=f"{len(alive)} instances of {pool.name} exist, max is {pool.max}")
-    yield Line(part=Part.NEXT, words="it starts when nodes become free or idle nodes are powered down")
+    yield Line(
+        part=Part.NEXT,
+        needs=Ability.UPDATE,
+        words="it starts when nodes become free or idle nodes are powered down",
+    )
     yield Line(part=Part.REMEDY, words="raise `max` in the spec and apply it")
 
 
@@ -224,6 +230,7 @@ def _breaker(case: Case) -> Iterator[Line]:
             yield Line(
                 part=Part.NEXT,
                 at=tripped.until,
+                needs=Ability.LAUNCH,
                 words=f"the breaker of {pool.name} permits one gang as a test",
             )
             yield Line(

@@ -1,9 +1,10 @@
 """One screen of plain text: a headline and dated lines, the same for people, programs and tests."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.inspect.why.causes import Cause
 from gpucluster.text import relative_time, short
 
@@ -29,6 +30,9 @@ class Line:
     part: Part
     words: str
     at: float | None = None
+    needs: Ability | None = (
+        None  # of a next step: the daemon's ability that it rests on; None: another's step
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ def screen(
 ) -> Screen:
     """Return the screen with its lines in order. Control characters of other programs' text are removed."""
     order = tuple(Part)
-    kept = [Line(part=x.part, words=short(x.words, LONGEST), at=x.at) for x in dict.fromkeys(lines)]
+    kept = [replace(x, words=short(x.words, LONGEST)) for x in dict.fromkeys(lines)]
     kept.sort(key=lambda line: (order.index(line.part), line.at is None, line.at or 0.0))
     return Screen(
         subject=subject, cause=cause, headline=short(headline, LONGEST), lines=tuple(kept), actions=actions

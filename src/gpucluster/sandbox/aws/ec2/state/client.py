@@ -50,6 +50,7 @@ class ModelCloud:
     ) -> None:
         self.model = model
         self.calls: list[tuple[str, object]] = []
+        self.unlisted: CloudError | None = None  # the error of each list of instances
         self._clock = clock
         self._strict = subnets is not None
         self._places: dict[str, SubnetRef] = {}
@@ -74,6 +75,8 @@ class ModelCloud:
     def instances(self, cluster: str, also: Sequence[str] = ()) -> tuple[Instance, ...]:
         """See CloudPort."""
         self.calls.append(("instances", cluster))
+        if self.unlisted is not None:
+            raise self.unlisted
         found = self._call("DescribeInstances", lambda now: self.model.describe((), now))
         wanted = {names.TAG_CLUSTER: cluster, names.TAG_ROLE: names.ROLE_NODE}
         return tuple(view(i) for i in found if wanted.items() <= i.tags.items() or i.id in also)

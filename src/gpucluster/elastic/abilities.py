@@ -1,0 +1,51 @@
+"""What a daemon may do now. A lost dependency stops some acts, and the others go on (decision 0003). Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Ability(StrEnum):
+    """A kind of act. Each action of the daemon needs one; facts are always recorded."""
+
+    LAUNCH = "launch"
+    TERMINATE = "terminate"
+    UPDATE = "update"  # every update of Slurm but those of the next row
+    EVACUATE = "evacuate"  # drain, signal and requeue, because an instance ends
+
+
+class Dependency(StrEnum):
+    """What the daemon reads before it acts."""
+
+    EC2 = "EC2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A dependency that cannot be read."""
+
+    since: float | None  # None: it is not known since when
+    words: str  # its error; empty: it gave no answer in time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossRow:
+    """What a loss stops, and what goes on; both for people."""
+
+    denied: frozenset[Ability]
+    stops: str
+    goes_on: str
+
+
+LOSSES: Mapping[Dependency, LossRow] = {
+    Dependency.EC2: LossRow(
+        denied=frozenset({Ability.LAUNCH, Ability.TERMINATE, Ability.UPDATE}),
+        stops="the daemon launches, terminates and powers down nothing",
+        goes_on="jobs run, and a notice still drains, signals and requeues",
+    ),
+}
+
+
+def denied(lost: Mapping[Dependency, Loss]) -> frozenset[Ability]:
+    """Return what the daemon may not do while these dependencies are lost."""
+    return frozenset(ability for dependency in lost for ability in LOSSES[dependency].denied)

@@ -1,0 +1,180 @@
+"""What the daemon does while it cannot read EC2, and what it leaves: decision 0003's table, over the models.
+
+While DescribeInstances failed, a spot notice was ignored: no signal, no requeue, the checkpoint was lost.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.builders import a_plan
+from support.cluster_states import NOW
+from support.fleet import Fleet
+from support.slurm_model import Job
+from support.worlds import WORLDS
+
+from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.inspect import losses
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
+from gpucluster.elastic.inspect.why import Cause, Part, why
+from gpucluster.elastic.model import (
+    Action,
+    Comment,
+    DeleteMessages,
+    Drain,
+    RecordEvents,
+    Requeue,
+    Signal,
+)
+from gpucluster.plan.model import Termination
+
+CHANNELS = {"both": (), "queue alone": ("metadata",), "agent alone": ("queue",)}
+PROMISES = re.compile("launch|terminat|power|undrain|sets it|resumes|replace")
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    plan = a_plan()
+    pools = tuple(replace(pool, termination=Termination(signal="USR1")) for pool in plan.pools)
+    return Fleet(replace(plan, pools=pools), tmp_path)
+
+
+def running(f: Fleet, count: int = 2, lasts: float = 3000.0) -> Job:
+    job = f.slurm.submit(count, lasts=lasts)
+    f.until(lambda: job.state == "RUNNING", 120)
+    f.run(60)
+    return job
+
+
+class Outage:
+    """EC2's list fails. Every other call of EC2 would succeed, so that each forbidden call is seen."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet, self.calls = fleet, len(fleet.cloud.calls)
+        fleet.cloud.unlisted = CloudError(Fault.LOST, "ConnectTimeout", "the connection to EC2 timed out")
+
+    def end(self) -> None:
+        self.fleet.cloud.unlisted = None
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that change something since the outage began."""
+        return [
+            name
+            for name, _ in self.fleet.cloud.calls[self.calls :]
+            if name in ("launch", "fleet", "terminate")
+        ]
+
+
+@pytest.mark.parametrize("silent", CHANNELS.values(), ids=CHANNELS)
+def test_notice_without_ec2_signals_and_requeues_the_job(f: Fleet, silent: tuple[str, ...]) -> None:
+    job = running(f)
+    outage = Outage(f)
+    f.run(90)
+    instance = f.living()[0]
+    began = f.now
+    f.model.interrupt(instance.id, f.now, 120.0, silent=silent)
+    f.until(lambda: bool(f.slurm.signals), 60)
+    assert [(number, signal) for _, number, signal in f.slurm.signals] == [(job.id, "USR1")]
+    f.until(lambda: job.state == "PENDING", 120)
+    assert f.now <= began + 120, "the job was requeued only after its instance had ended"
+    assert job.restarts == 1
+    drained = [n.name for n in f.slurm.nodes.values() if "DRAIN" in n.flags]
+    assert drained == [f.agents[instance.id].slot]
+    assert not outage.changes
+    outage.end()
+    f.until(lambda: job.state == "RUNNING", 900)
+    assert job.restarts == 1
+    assert len(f.slurm.signals) == 1
+
+
+def test_nothing_is_launched_or_terminated_without_ec2(f: Fleet) -> None:
+    """Neither an idle node, a new job nor a machine that does not report changes that."""
+    first = running(f, 1, lasts=10.0)
+    f.until(lambda: first.state == "COMPLETED", 200)
+    outage = Outage(f)
+    second = f.slurm.submit(3)
+    f.run(1200)
+    assert not outage.changes
+    assert second.state in ("PENDING", "CONFIGURING")
+    assert Dependency.EC2 in f.reconciler.status.lost
+    outage.end()
+    f.until(lambda: second.state == "COMPLETED", 2000)
+    assert f.reconciler.status.lost == {}
+
+
+def test_no_boot_fails_because_ec2_is_silent(f: Fleet) -> None:
+    """Registration needs EC2's list, so an agent that does not register proves nothing."""
+    job = f.slurm.submit(2)
+    f.until(lambda: len(f.living()) == 2, 60)
+    outage = Outage(f)
+    f.mute = lambda _: True
+    f.run(f.plan.pools[0].boot_timeout_s / 2)
+    f.mute = lambda _: False
+    assert not f.journal.memory.boots
+    outage.end()
+    f.until(lambda: job.state == "COMPLETED", 3000)
+
+
+def test_loss_has_the_time_of_its_first_failure_and_the_error(f: Fleet) -> None:
+    """An error that EC2 gave is not called silence."""
+    running(f)
+    began = f.now
+    Outage(f)
+    f.run(300)
+    loss = f.reconciler.status.lost[Dependency.EC2]
+    assert loss.since is not None
+    assert began <= loss.since <= began + 60
+    assert "the connection to EC2 timed out" in loss.words
+
+
+def test_pass_with_a_stale_view_of_the_cloud_only_evacuates(f: Fleet) -> None:
+    job = running(f)
+    instance = f.living()[0]
+    f.model.interrupt(instance.id, f.now, 120.0)
+    f.reconciler.receive_events(f.queue.receive(0.0))
+    observation = replace(f.reconciler.observation, slurm=f.slurm.read(f.now), cloud=None)
+    actions = decide(f.plan, f.bindings, observation, f.journal.memory, f.now)
+    assert {type(a) for a in actions} <= {RecordEvents, DeleteMessages, Drain, Signal, Requeue, Comment}
+    assert any(isinstance(a, Signal) and a.jobs == (job.id,) for a in actions)
+
+
+def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
+    """Every dependency has a row, and `lost` without one is no loss."""
+    assert set(LOSSES) == set(Dependency)
+    seen = replace(f.reconciler.observation, slurm=f.slurm.read(f.now), cloud=None, lost={})
+    actions: tuple[Action, ...] = decide(f.plan, f.bindings, seen, f.journal.memory, f.now)
+    assert not [a for a in actions if not isinstance(a, RecordEvents)]
+    assert Ability.EVACUATE not in LOSSES[Dependency.EC2].denied
+    assert Loss(since=None, words="").since is None
+
+
+@pytest.mark.parametrize(
+    "world_of",
+    [w for topic in WORLDS.values() for w in topic.values()],
+    ids=[n for t in WORLDS.values() for n in t],
+)
+def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
+    world_of: Callable[[], ClusterSnapshot],
+) -> None:
+    """`why`, `status` and the dry run promised launches, terminations and power-downs that this daemon could not do."""
+    lost = {Dependency.EC2: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}
+    seen = world_of()
+    snapshot = replace(seen, observation=replace(seen.observation, cloud=None, lost=lost))
+    world = snapshot.world
+    assert world is not None
+    actions = would_do(snapshot)
+    assert {type(a) for a in actions} <= {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
+    (told,) = losses.sentences(lost, snapshot.now)
+    for subject in (*world.phases, *(str(job.id) for job in world.slurm.jobs)):
+        shown = why(snapshot, subject)
+        if not shown.known or shown.cause is Cause.FINISHED:
+            continue
+        assert told in {line.words for line in shown.lines}
+        assert {x.needs for x in shown.lines if x.part is Part.NEXT} <= {None, Ability.EVACUATE}
+        promised = [x.words for x in shown.lines if x.part is Part.NEXT and not x.needs]
+        assert not [words for words in promised if PROMISES.search(words)], promised
