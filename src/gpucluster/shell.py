@@ -46,12 +46,14 @@ def run(
     without: tuple[str, ...] = (),
     cwd: Path | None = None,
     check: bool = True,
+    undecodable: str = "replace",
 ) -> Result:
     """Run `argv` to its end with `env` added to our environment.
 
     CommandError, also without `check`: there is no such program (`MISSING`), or it is not done after `timeout_s` (`TIMED_OUT`), because
     its output is not known then. With `check`: also a code other than 0.
     `without`: beginnings of names; such variables of our environment are left out.
+    `undecodable`: with "surrogateescape" the texts can be encoded to the program's own bytes again.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     try:
@@ -72,8 +74,8 @@ def run(
     result = Result(
         tuple(argv),
         done.returncode,
-        done.stdout.decode(errors="replace"),
-        done.stderr.decode(errors="replace"),
+        done.stdout.decode(errors=undecodable),
+        done.stderr.decode(errors=undecodable),
     )
     if check and result.code != 0:
         raise CommandError(result)

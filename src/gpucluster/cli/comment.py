@@ -47,6 +47,7 @@ def comment(  # noqa: PLR0917  each is an option
     with reporting(output):
         posts = _posts(pull_request, merge_request, (repository, author), project)
         texts = [_text(file) for file in files]
+        _require_one_each(files, texts)
         mine = list(posts.mine())
         done = [_put(posts, mine, text) for text in texts]
         if output is Output.JSON:
@@ -77,6 +78,19 @@ def _put(posts: Posts, mine: Sequence[Post], text: str) -> dict[str, str]:
         return {"did": "unchanged", "url": same.url}
     made = posts.create(text) if same is None else posts.update(same.id, text)
     return {"did": "created" if same is None else "updated", "url": made.url}
+
+
+def _require_one_each(files: Sequence[Path], texts: Sequence[str]) -> None:
+    """Refuse two files for one comment: the later one would replace the earlier one."""
+    first: dict[str, Path] = {}
+    for file, text in zip(files, texts, strict=True):
+        marker = text.partition("\n")[0]
+        if marker in first:
+            raise GpuclusterError(
+                f"{file}: its first line is that of {first[marker]}, expected one file for each comment",
+                next_step="delete the one that `gpucluster review` did not write",
+            )
+        first[marker] = file
 
 
 def _text(file: Path) -> str:

@@ -9,21 +9,22 @@ from gpucluster.errors import GpuclusterError, HostError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpucluster.cli.revisions import Side
     from gpucluster.engine.offline.answers import Recording
     from gpucluster.engine.offline.model import Lookup, Planned
     from gpucluster.gitops.model import Compared, Revision, RightChange
 
     Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
-    Side = tuple[str, Revision | None, Known]  # the word for messages, the revision, its answers
+    Asked = tuple[str, Side | None, Known]  # the word for messages, the side, its answers
 
 NO_PROGRAM = "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
 
 
-def compared(old: "Revision | None", new: "Revision | None") -> "Compared":
-    """Compare resources and rights. None is a spec that this revision does not have."""
+def compared(old: "Side | None", new: "Side | None") -> "Compared":
+    """Compare resources and rights. None is a spec that this side does not have."""
     from gpucluster.gitops.model import Compared
 
-    revisions = [one for one in (old, new) if one is not None]
+    revisions = [one.revision for one in (old, new) if one is not None]
     if not all(_declared(one) for one in revisions):
         progress(NO_PROGRAM)
         return Compared(unseen=(NO_PROGRAM,))
@@ -36,31 +37,32 @@ def compared(old: "Revision | None", new: "Revision | None") -> "Compared":
     from gpucluster.gitops.resources import compare  # import boto3 while the programs run
 
     resources, unseen = compare(*planned), tuple(_open(*planned))
-    if old is not None and new is not None and old.plan == new.plan and known[0] == known[1]:
+    same = old is not None and new is not None and old.revision.plan == new.revision.plan
+    if same and known[0] == known[1]:
         return Compared(resources=resources, rights=(), unseen=unseen)
     rights, why = _rights(sides)
     return Compared(resources=resources, rights=rights, unseen=(*unseen, *why))
 
 
-def _declared(side: "Revision") -> bool:
+def _declared(revision: "Revision") -> bool:
     """Return whether Pulumi's program can declare resources for this plan."""
     from gpucluster.cli.resources import why_not
 
-    return side.plan.aws is None or why_not(side.plan) is None
+    return revision.plan.aws is None or why_not(revision.plan) is None
 
 
-def _require_program(sides: "Sequence[Revision]") -> None:
+def _require_program(revisions: "Sequence[Revision]") -> None:
     """Refuse a comparison of resources without the packages of the program."""
     from gpucluster.engine.offline.planner import missing
 
-    if any(side.plan.aws is not None for side in sides) and (library := missing()):
+    if any(one.plan.aws is not None for one in revisions) and (library := missing()):
         raise HostError(
             f"diff runs the Pulumi program of both specs, and {library} is not installed",
             next_step="in the clone: pip install '.[aws]'; or compare without resources: --no-resources",
         )
 
 
-def _answers(old: "Revision | None", new: "Revision | None") -> "tuple[Known, Known]":
+def _answers(old: "Side | None", new: "Side | None") -> "tuple[Known, Known]":
     """Return the recorded answers of each spec. The new answers complete those that the old revision lacks."""
     from gpucluster.engine.offline.answers import merged
 
@@ -68,15 +70,15 @@ def _answers(old: "Revision | None", new: "Revision | None") -> "tuple[Known, Kn
     return (path, merged(before, after)), (path, after)
 
 
-def _answers_of(side: "Revision | None") -> "Known":
+def _answers_of(side: "Side | None") -> "Known":
     from pathlib import Path
 
     from gpucluster.cli.revisions import answers_beside
 
-    return (Path(), ()) if side is None else answers_beside(side.label, side.plan.name)
+    return (Path(), ()) if side is None else answers_beside(side.source, side.revision.plan.name)
 
 
-def _both(sides: "tuple[Side, Side]", *, assume: bool) -> "tuple[Planned, Planned]":
+def _both(sides: "tuple[Asked, Asked]", *, assume: bool) -> "tuple[Planned, Planned]":
     """Declare the resources of both plans in parallel, in one process each."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -85,7 +87,7 @@ def _both(sides: "tuple[Side, Side]", *, assume: bool) -> "tuple[Planned, Planne
         return old.result(), new.result()
 
 
-def _planned(side: "Side", *, assume: bool) -> "Planned":
+def _planned(asked: "Asked", *, assume: bool) -> "Planned":
     """Return the declared resources; none for a plan without a cloud. A look-up without an answer stays open.
 
     Reason: the comparison must not fail for a look-up that both specs have.
@@ -93,24 +95,23 @@ def _planned(side: "Side", *, assume: bool) -> "Planned":
     from gpucluster.cli.resources import planned_of
     from gpucluster.engine.offline.model import Planned
 
-    word, revision, (_, answers) = side
-    name = "none" if revision is None else revision.plan.name
+    word, side, (_, answers) = asked
+    name = "none" if side is None else side.revision.plan.name
     try:
-        planned = None if revision is None else planned_of(revision.plan, answers, assume=assume)
+        planned = None if side is None else planned_of(side.revision.plan, answers, assume=assume)
     except GpuclusterError as error:
         raise type(error)(f"{word}: {error.message}", next_step=error.next_step) from error
     return planned or Planned(project="gpucluster", stack=name, resources=())
 
 
-def _warn_open_lookups(side: "Side", planned: "Planned") -> None:
-    from gpucluster.cli.revisions import path_of
+def _warn_open_lookups(asked: "Asked", planned: "Planned") -> None:
     from gpucluster.engine.offline.answers import how_to_record, lacking, unanswered
 
-    word, revision, (path, answers) = side
-    if revision is not None and (questions := lacking(planned, answers)):
-        reason = unanswered(revision.plan.name, path, questions)
+    word, side, (path, answers) = asked
+    if side is not None and (questions := lacking(planned, answers)):
+        reason = unanswered(side.revision.plan.name, path, questions)
         progress(f"warning[open-look-up] {word}: {reason}: dependent properties are not compared")
-        progress(f"  next: {how_to_record(path_of(revision.label))}")
+        progress(f"  next: {how_to_record(side.source.file)}")
 
 
 def _open(old: "Planned", new: "Planned") -> Iterator[str]:
@@ -126,7 +127,7 @@ def _open(old: "Planned", new: "Planned") -> Iterator[str]:
         yield f"{what}, which only `pulumi up` looks up: what depends on it is not compared"
 
 
-def _rights(sides: "tuple[Side, Side]") -> "tuple[tuple[RightChange, ...] | None, tuple[str, ...]]":
+def _rights(sides: "tuple[Asked, Asked]") -> "tuple[tuple[RightChange, ...] | None, tuple[str, ...]]":
     """Compare policies with placeholder names. Without a result, the second value has the reason."""
     from gpucluster.engine.offline import ProgramError
     from gpucluster.gitops.rights import compare_rights

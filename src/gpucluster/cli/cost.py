@@ -29,7 +29,7 @@ def cost(
         from gpucluster.cli.prices import prices_from, warn_of_prices
         from gpucluster.gitops.report.values import estimate_values
 
-        side = side_of(spec, prices_from(prices))
+        side = side_of(spec, prices_from(prices)).revision
         warn_of_prices(side.cost)
         if output is Output.JSON:
             answer(ok=True, name=side.spec.name, cost=estimate_values(side.cost))

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
@@ -12,12 +12,15 @@ from gpucluster.cli.prices import PricesOption, prices_from, warn_of_prices
 from gpucluster.errors import GpuclusterError, SpecError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from gpucluster.catalog import Prices
-    from gpucluster.gitops.model import Diff, Revision
-    from gpucluster.spec import Problem, Report
+    from gpucluster.cli.revisions import Opened, Side, Source
+    from gpucluster.gitops.model import Diff
+    from gpucluster.spec import Problem
 
+G = TypeVar("G")
+R = TypeVar("R")
 _WORKLOADS = re.compile(r"^((?:.*[/:])?)workloads/([^/]+\.ya?ml)$")
 
 
@@ -61,8 +64,7 @@ def diff(  # noqa: PLR0917  typer's options
 ) -> None:
     """Compare two specs: changes by class, what happens to running jobs, files, resources, cost a month."""
     with reporting(output):
-        old, new = _file_of(old), _file_of(new)
-        found, problems = compared_files(old, new, prices_from(prices), with_resources=resources)
+        found, problems = compared_files(*_sources(old, new), prices_from(prices), with_resources=resources)
         for problem in problems:
             progress(str(problem))
         warn_of_prices(found.cost_before, found.cost_after)
@@ -71,85 +73,96 @@ def diff(  # noqa: PLR0917  typer's options
 
 
 def compared_files(
-    old: str, new: str, prices: "Prices", *, with_resources: bool
+    old: "Source | None", new: "Source | None", prices: "Prices", *, with_resources: bool
 ) -> "tuple[Diff, tuple[Problem, ...]]":
-    """Compare two files or revisions. Also return the warnings of the new spec: those of the old one are not new."""
-    reports = _reports(old, new)
-    sides = [
-        report and _side(label, report, prices) for label, report in zip((old, new), reports, strict=True)
-    ]
+    """Compare two specs; None is an absent one. Also return the warnings of the new spec: those of the old one are not new."""
+    specs = _specs(old, new)
+    sides = [spec and _side(spec, prices) for spec in specs]
     found = _compare(sides[0], sides[1], with_resources=with_resources)
-    return found, reports[1].problems if reports[1] else ()
+    return found, specs[1].report.problems if specs[1] else ()
 
 
-def _file_of(word: str) -> str:
-    """Return the file of a stack that is given by its name or by its workloads. Another word stays as it is."""
-    from gpucluster.cli.spec_files import find_spec
-
-    stack = _WORKLOADS.sub(r"\1stacks/\2", word)
-    return stack if ":" in stack or os.path.exists(stack) else os.fspath(find_spec(stack))  # noqa: PTH110  a Path raises where the name is too long
-
-
-def _reports(old: str, new: str) -> "tuple[Report | None, Report | None]":
-    """Return both specs, or raise with the problems of both. None is the spec of /dev/null."""
-    from gpucluster.cli.revisions import inspect_given
+def _sources(old: str, new: str) -> "tuple[Source | None, Source | None]":
+    """Return where both specs are. None is /dev/null."""
     from gpucluster.gitops.model import ABSENT
 
     if old == new == ABSENT:
         raise GpuclusterError(
             f"{ABSENT} on both sides: there is no spec", next_step=f"name a spec; {ABSENT} is the other side"
         )
-    reports: dict[str, Report] = {}
+    return _both({side: word for side, word in (("old", old), ("new", new)) if word != ABSENT}, _source_of)
+
+
+def _source_of(word: str) -> "Source":
+    """Return where the spec is that is given as a file, a stack, a revision, or by its workloads."""
+    from gpucluster.cli.revisions import source_of
+    from gpucluster.cli.spec_files import find_spec
+
+    stack = _WORKLOADS.sub(r"\1stacks/\2", word)
+    return source_of(stack if ":" in stack else os.fspath(find_spec(stack)))
+
+
+def _specs(old: "Source | None", new: "Source | None") -> "tuple[Opened | None, Opened | None]":
+    """Return both specs, or raise with the problems of both."""
+    from gpucluster.cli.revisions import opened
+
+    specs = _both({side: source for side, source in (("old", old), ("new", new)) if source}, opened)
+    both = (("old", specs[0]), ("new", specs[1]))
+    wrong = {side: one.report.problems for side, one in both if one is not None and one.report.spec is None}
+    if wrong:
+        raise SideError(wrong)
+    return specs
+
+
+def _both(given: "Mapping[str, G]", read: "Callable[[G], R]") -> "tuple[R | None, R | None]":
+    """Read what there is of `old` and `new`, or raise with the errors of both."""
+    done: dict[str, R] = {}
     unread: list[GpuclusterError] = []
-    for side, given in (("old", old), ("new", new)):
+    for side, one in given.items():
         try:
-            if given != ABSENT:
-                reports[side] = inspect_given(given)
+            done[side] = read(one)
         except GpuclusterError as error:
             unread.append(GpuclusterError(f"{side}: {error.message}", next_step=error.next_step))
     if unread:
         raise GpuclusterError("\n".join(one.message for one in unread), next_step=unread[-1].next_step)
-    wrong = {side: report.problems for side, report in reports.items() if report.spec is None}
-    if wrong:
-        raise SideError(wrong)
-    return reports.get("old"), reports.get("new")
+    return done.get("old"), done.get("new")
 
 
 def _problem_lines(side: str, problems: "tuple[Problem, ...]") -> "list[str]":
     return [f"{side} is not a valid spec:", *(str(problem) for problem in problems)]
 
 
-def side_of(word: str, prices: "Prices") -> "Revision":
+def side_of(word: str, prices: "Prices") -> "Side":
     """Return one spec of a file, a stack or a revision in all its forms."""
-    from gpucluster.cli.revisions import inspect_given
+    from gpucluster.cli.revisions import opened
 
-    given = _file_of(word)
-    return _side(given, inspect_given(given), prices)
+    return _side(opened(_source_of(word)), prices)
 
 
-def _side(label: str, report: "Report", prices: "Prices") -> "Revision":
+def _side(given: "Opened", prices: "Prices") -> "Side":
     from gpucluster import catalog
     from gpucluster.cli.render import artifacts_of
-    from gpucluster.cli.revisions import workloads_beside
+    from gpucluster.cli.revisions import Side, workloads_beside
     from gpucluster.cost import estimate
     from gpucluster.gitops.model import Revision
     from gpucluster.plan.resolve import resolve
 
-    spec = report.result()
+    source, spec = given.source, given.report.result()
     plan = resolve(spec, catalog.load())
-    document = report.document
+    document = given.report.document
     if document is None:
         _no_document()
-    beside = workloads_beside(label, spec) if plan.kubernetes is not None else None
+    found = workloads_beside(source, spec) if plan.kubernetes is not None else None
+    beside, origins = found or (None, ())
     running = None
     if beside is not None and plan.kubernetes is not None:
         from gpucluster.plan.resolve.workloads import workloads
 
         if beside.spec is None:
-            raise SideError({label: beside.problems})
+            raise SideError({source.label: beside.problems})
         running = workloads(beside.spec, plan.kubernetes)
-    return Revision(
-        label=label,
+    revision = Revision(
+        label=source.label,
         spec=spec,
         document=document,
         plan=plan,
@@ -157,20 +170,23 @@ def _side(label: str, report: "Report", prices: "Prices") -> "Revision":
         cost=estimate(plan, prices),
         workloads=beside and beside.spec,
         workloads_document=beside and beside.document,
+        origins=(given.origin, *origins),
     )
+    return Side(source, revision)
 
 
 def _no_document() -> NoReturn:
     raise RuntimeError("a valid spec has a document")
 
 
-def _compare(old: "Revision | None", new: "Revision | None", *, with_resources: bool) -> "Diff":
+def _compare(before: "Side | None", after: "Side | None", *, with_resources: bool) -> "Diff":
     from gpucluster.cli.compared import compared
     from gpucluster.gitops.diff import diff as compare
     from gpucluster.gitops.model import Compared
     from gpucluster.gitops.whole import created, deleted
 
-    found = compared(old, new) if with_resources else Compared()
+    found = compared(before, after) if with_resources else Compared()
+    old, new = (None if side is None else side.revision for side in (before, after))
     if old is not None and new is not None:
         return compare(old, new, found)
     if new is not None:
@@ -180,7 +196,7 @@ def _compare(old: "Revision | None", new: "Revision | None", *, with_resources: 
     raise RuntimeError("one of the revisions has a spec")
 
 
-def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, prices: "Path | None") -> None:
+def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, prices: str | None) -> None:
     if output is ReviewOutput.JSON:
         from gpucluster.gitops.report.values import values
 
@@ -193,7 +209,7 @@ def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, pr
         print_result(text(found))
 
 
-def as_markdown(found: "Diff", *, with_resources: bool, prices: "Path | None") -> str:
+def as_markdown(found: "Diff", *, with_resources: bool, prices: str | None) -> str:
     """Return the comment, with the command that repeats it."""
     from importlib.metadata import version
 
@@ -201,7 +217,7 @@ def as_markdown(found: "Diff", *, with_resources: bool, prices: "Path | None") -
 
     options = [
         *([] if with_resources else ["--no-resources"]),
-        *(["--prices", str(prices)] if prices else []),
+        *(["--prices", prices] if prices else []),
     ]
     command = shlex.join(["gpucluster", "diff", found.old, found.new, *options])
     return markdown(found, version=version("gpucluster"), command=command)

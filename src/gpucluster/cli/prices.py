@@ -1,6 +1,5 @@
 """`--prices FILE`: a site's own price list, and what to do about a missing or an old price."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,26 +12,34 @@ if TYPE_CHECKING:
     from gpucluster.cost import Estimate
 
 PricesOption = Annotated[
-    Path | None,
-    typer.Option("--prices", metavar="FILE", help="Your own prices, instead of those of the catalog."),
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="Your own prices, instead of those of the catalog; also REVISION:PATH in git.",
+    ),
 ]
 _OLD_DAYS = 60  # older prices cause a warning
 _STEP = "write the prices of your region into a file, and name it: --prices FILE (docs/prices.md)"
 
 
-def prices_from(file: Path | None) -> "Prices":
-    """Return the prices of the file, or those of the catalog."""
-    if file is None:
+def prices_from(given: str | None) -> "Prices":
+    """Return the prices of the file or revision, or those of the catalog."""
+    if given is None:
         from gpucluster import catalog
 
         return catalog.prices()
+    from gpucluster.cli.revisions import source_of
     from gpucluster.cost.site_prices import site_prices
 
+    source = source_of(given)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GpuclusterError(f"{file}: cannot be read: {error}", next_step=_STEP) from None
-    return site_prices(text, str(file))
+        text = source.read().decode()
+    except GpuclusterError as error:
+        raise GpuclusterError(error.message, next_step=_STEP) from None
+    except UnicodeDecodeError as error:
+        raise GpuclusterError(f"{source.label}: cannot be read: {error}", next_step=_STEP) from None
+    return site_prices(text, source.label)
 
 
 def warn_of_prices(*estimates: "Estimate") -> None:

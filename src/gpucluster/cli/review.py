@@ -11,23 +11,27 @@ import typer
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.prices import PricesOption, prices_from
 from gpucluster.errors import GpuclusterError
+from gpucluster.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpucluster.gitops.model import Diff
+    from gpucluster.catalog import Prices
+    from gpucluster.cli.revisions import GitSource
+    from gpucluster.gitops.model import Diff, Origin
 
 _WRONG = 2  # exit code: a spec of the branch is not valid
+_NAMED = re.compile(r"[a-z0-9-]+")  # what a cluster's name and the first line of a comment have
 _STACK = re.compile(r"(?:stacks/(?:lookups/)?|workloads/)([^/]+)\.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A stack that differs between the two revisions; `/dev/null` where it is absent."""
+    """A stack that differs between two commits; None where it is absent."""
 
     name: str
-    old: str
-    new: str
+    old: "GitSource | None"
+    new: "GitSource | None"
 
 
 def review(  # noqa: PLR0917  typer's options
@@ -44,12 +48,14 @@ def review(  # noqa: PLR0917  typer's options
 ) -> None:
     """Review every stack that differs between the common ancestor of two revisions and the second one."""
     with reporting(output):
-        found = list(changed_stacks(base, head))
-        reviews = [_reviewed(one, to, prices, with_resources=resources) for one in found]
+        ancestor, commit = _commits(base, head)
+        found, listed = list(changed_stacks(ancestor, commit)), prices_from(prices)
+        reviews = [_reviewed(one, to, (prices, listed), with_resources=resources) for one in found]
         if output is Output.JSON:
-            answer(ok=not any(one["wrong"] == "new" for one in reviews), reviews=reviews)
+            ok = not any(one["wrong"] == "new" for one in reviews)
+            answer(ok=ok, ancestor=ancestor, head=commit, reviews=reviews)
         for one in reviews if output is not Output.JSON else ():
-            print_result(f"{one['name']}: {_verdict(one)}: {one['comment']}")
+            print_result(printable(f"{one['name']}: {_verdict(one)}: {one['comment'] or 'no comment'}"))
         if not reviews and output is not Output.JSON:
             print_result(f"no stack differs between {base} and {head}")
     raise typer.Exit(_WRONG if any(one["wrong"] == "new" for one in reviews) else 0)
@@ -59,72 +65,98 @@ def _verdict(review: dict[str, object]) -> object:
     return "not compared" if review["wrong"] else review["worst"] or "no change"
 
 
-def changed_stacks(base: str, head: str) -> "Iterator[Changed]":
-    """Yield the stacks whose spec, recorded look-ups or workloads differ, by name."""
-    from gpucluster.gitops.model import ABSENT
+def _commits(base: str, head: str) -> tuple[str, str]:
+    """Return the ids of the common ancestor and of the change. From here on no name is read."""
+    from gpucluster.cli.git_objects import ancestor_of, commit_of
 
-    ancestor = _git("merge-base", "--end-of-options", base, head).strip()
-    words = _git(
-        "diff", "--name-only", "--no-renames", "-z", ancestor, head, "--", "stacks", "workloads"
-    ).split("\0")
-    names = sorted({found[1] for word in words if (found := _STACK.fullmatch(word))})
-    for name in names:
-        old, new = (f"{revision}:stacks/{name}.yaml" for revision in (ancestor, head))
-        sides = [side if _exists(side) else ABSENT for side in (old, new)]
-        if sides != [ABSENT, ABSENT]:  # only look-ups without a stack
-            yield Changed(name, *sides)
-
-
-def _exists(given: str) -> bool:
-    return _run("cat-file", "-e", given) is not None
-
-
-def _git(*words: str) -> str:
-    found = _run(*words)
-    if found is None:
-        raise GpuclusterError(
-            f"git {words[0]} failed for {' and '.join(words[-2:])}",
-            next_step="run it inside the repository, with its whole history (`fetch-depth: 0`), and name existing revisions",
-        )
-    return found
+    step = (
+        "run it inside the repository, with its whole history (`fetch-depth: 0`), and name existing revisions"
+    )
+    commits: dict[str, str] = {}
+    for option, revision in (("--base", base), ("--head", head)):
+        try:
+            commits[option] = commit_of(revision)
+        except GpuclusterError as error:
+            raise GpuclusterError(f"{option}: {error.message}", next_step=step) from error
+    try:
+        return ancestor_of(*commits.values()), commits["--head"]
+    except GpuclusterError as error:
+        raise GpuclusterError(error.message, next_step=step) from error
 
 
-def _run(*words: str) -> str | None:
-    from gpucluster.cli.revisions import GIT_ENV
-    from gpucluster.shell import run
+def changed_stacks(ancestor: str, head: str) -> "Iterator[Changed]":
+    """Yield the stacks whose spec, recorded look-ups or workloads differ between two commits, by name."""
+    from gpucluster.cli.git_objects import changed_paths
+    from gpucluster.cli.revisions import GitSource
 
-    done = run(["git", *words], timeout_s=60, env=GIT_ENV, check=False)
-    if done.code != 0 and done.stderr.strip() and words[0] != "cat-file":
-        progress(done.stderr.strip().splitlines()[0])
-    return done.stdout if done.code == 0 else None
+    paths = changed_paths(ancestor, head)
+    for name in sorted({found[1] for path in paths if (found := _STACK.fullmatch(path))}):
+        sources = (GitSource(commit, commit, f"stacks/{name}.yaml") for commit in (ancestor, head))
+        old, new = (source if source.exists() else None for source in sources)
+        if old or new:  # not only look-ups without a stack
+            yield Changed(name, old, new)
 
 
-def _reviewed(one: Changed, to: Path, prices: Path | None, *, with_resources: bool) -> dict[str, object]:
+def _reviewed(
+    one: Changed, to: Path, prices: "tuple[str | None, Prices]", *, with_resources: bool
+) -> dict[str, object]:
     """Write the comment of a stack. A wrong spec is told in its comment, and stops no other stack."""
     from gpucluster.cli.diff import SideError, as_markdown, compared_files
     from gpucluster.gitops.report.markdown import not_compared
+    from gpucluster.gitops.report.values import compared_values
 
+    if not _NAMED.fullmatch(one.name):
+        return _nameless(one)
     comment = to / f"{one.name}.md"
     worst, wrong = None, ""
     try:
-        found, problems = compared_files(one.old, one.new, prices_from(prices), with_resources=with_resources)
-        worst, text = _worst(found), as_markdown(found, with_resources=with_resources, prices=prices)
+        found, problems = compared_files(one.old, one.new, prices[1], with_resources=with_resources)
+        worst, text = _worst(found), as_markdown(found, with_resources=with_resources, prices=prices[0])
+        read = found.old_origins, found.new_origins
     except SideError as error:
         problems, wrong = error.found, "new" if error.new_is_wrong else "old"
-        text = not_compared(one.name, _reason(one, wrong), tuple(map(str, problems)))
+        read = _origins(one.old), _origins(one.new)
+        text = not_compared(one.name, _reason(one, wrong), tuple(map(str, problems)), read)
     for problem in problems:
         progress(str(problem))
     _write(comment, text)
-    return {"name": one.name, "worst": worst, "wrong": wrong or None, "comment": os.fspath(comment)}
+    told = {"name": one.name, "worst": worst, "wrong": wrong or None, "comment": os.fspath(comment)}
+    return {**told, "compared": compared_values(*read)}
+
+
+def _nameless(one: Changed) -> dict[str, object]:
+    """Tell of a file that cannot be a stack. It gets no comment: its name could write a comment of its own."""
+    from gpucluster.gitops.report.values import compared_values
+
+    progress(
+        printable(
+            f"stacks/{one.name}.yaml: error[bad-name] no cluster can have this name, so nothing is compared"
+        )
+    )
+    progress("  next: name the file as its cluster: a-z, 0-9 and '-'")
+    wrong = "old" if one.new is None else "new"
+    read = _origins(one.old), _origins(one.new)
+    return {
+        "name": one.name,
+        "worst": None,
+        "wrong": wrong,
+        "comment": None,
+        "compared": compared_values(*read),
+    }
+
+
+def _origins(source: "GitSource | None") -> "tuple[Origin, ...]":
+    """Return what was read of a spec that is wrong. A second reading of a commit finds the same bytes."""
+    from gpucluster.cli.revisions import origin_of
+
+    return () if source is None else (origin_of(source, source.read()),)
 
 
 def _reason(one: Changed, wrong: str) -> str:
     """Return why there is nothing to compare, and what follows."""
-    from gpucluster.gitops.model import ABSENT
-
     if wrong == "new":
         return "The spec of this branch is not valid, so nothing is compared. It cannot be applied."
-    rest = "The branch deletes it." if one.new == ABSENT else "The spec of this branch is valid."
+    rest = "The branch deletes it." if one.new is None else "The spec of this branch is valid."
     return (
         f"The spec of the base is not valid for this version of gpucluster, so nothing is compared. {rest} "
         "What applying it does to a cluster that runs: `pulumi preview`."

@@ -4,14 +4,31 @@ import os
 from pathlib import Path
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.text import printable
+
+
+def is_path(word: str) -> bool:
+    """Return whether a word may name a file. Another one with `:` is a revision of git, also if there is such a file."""
+    return ":" not in word or word.startswith(("./", "/"))
 
 
 def find_spec(word: str) -> Path:
-    """Return the file of that name, or the stack of that name. The file may not exist."""
+    """Return the file of that name, or the stack of that name. The file may not exist. GpuclusterError if both do."""
+    if not is_path(word):
+        shown = printable(word, 300)
+        raise GpuclusterError(
+            f"{shown} is a revision of git, expected a file",
+            next_step=f"check that commit out; or, if it is a file: ./{shown}",
+        )
     stack = _stack(word)
-    if stack is None or os.path.isfile(word):  # noqa: PTH113  a Path raises where the name is too long
+    if stack is None:
         return Path(word)
-    return stack if os.path.isfile(stack) else Path(word)  # noqa: PTH113  the same
+    is_file, is_stack = os.path.isfile(word), os.path.isfile(stack)  # noqa: PTH113  a Path raises where the name is too long
+    if is_file and is_stack:
+        raise GpuclusterError(
+            f"{word} is a file, and a stack in {stack}", next_step=f"write ./{word} or {stack}"
+        )
+    return stack if is_stack else Path(word)
 
 
 def require_spec(word: str) -> Path:

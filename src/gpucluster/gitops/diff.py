@@ -70,6 +70,8 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
         effects=_effects(old, new, own, resources or (), workloads, tree=tree) if has_effects else None,
+        old_origins=old.origins,
+        new_origins=new.origins,
     )
 
 

@@ -45,6 +45,15 @@ _DELETES = "kubectl delete -f "  # begins the step that deletes old manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The bytes of a file that was compared: its path, the commit (None: the file system), and their SHA-256."""
+
+    file: str
+    commit: str | None
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """Old or new revision: the spec in all its forms. `label` is the user's name of it."""
 
@@ -56,6 +65,7 @@ class Revision:
     cost: Estimate
     workloads: WorkloadsSpec | None = None  # of workloads/NAME.yaml, in the same revision
     workloads_document: Node | None = None
+    origins: tuple[Origin, ...] = ()  # of the spec, then of its workloads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +209,8 @@ class Diff:
     rights: tuple[RightChange, ...] | None = None
     unseen: tuple[str, ...] = ()
     effects: Effects | None = None  # None: nothing changed, or only the sentence of `effect` is true
+    old_origins: tuple[Origin, ...] = ()
+    new_origins: tuple[Origin, ...] = ()
 
     @property
     def access(self) -> tuple[SpecChange, ...]:

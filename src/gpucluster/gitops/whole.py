@@ -55,6 +55,8 @@ def _whole(revision: Revision, kind: Kind, compared: Compared, cost: tuple[Estim
         cost_after=cost[1],
         worst=update,
         engine_note=None,
+        old_origins=() if is_new else revision.origins,
+        new_origins=revision.origins if is_new else (),
     )
 
 

@@ -65,10 +65,10 @@ def inspect(path: FilePath) -> Report:
     return inspect_file(text_of(path), path)
 
 
-def inspect_file(text: str, path: FilePath | str) -> Report:
-    """Check the text of a file, and the name of the file."""
+def inspect_file(text: str, path: FilePath | str, file: str | None = None) -> Report:
+    """Check the text of a file, and the name of the file. `file`: its path, where `path` is another name for messages."""
     catalog = catalogs.load()
-    return read(text, str(path), ClusterSpec, lambda spec: rules.check(spec, catalog, str(path)))
+    return read(text, str(path), ClusterSpec, lambda spec: rules.check(spec, catalog, file or str(path)))
 
 
 def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
@@ -78,13 +78,22 @@ def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
 
 def text_of(path: FilePath) -> str:
     """Return a file's text up to the size limit of a spec. GpuclusterError if it cannot be read."""
+    return decoded(bytes_of(path))
+
+
+def decoded(raw: bytes) -> str:
+    """Return the text of a file, without the mark that some editors write at its begin."""
+    return raw.decode("utf-8-sig", "surrogateescape")
+
+
+def bytes_of(path: FilePath) -> bytes:
+    """Return a file's bytes up to one more than a spec may have. GpuclusterError if it cannot be read."""
     try:
         with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except OSError as error:
         step = "name a spec, for example stacks/burst.yaml"
         raise GpuclusterError(f"{path}: cannot be read: {error.strerror}", next_step=step) from error
-    return raw.decode("utf-8-sig", "surrogateescape")
 
 
 def read(

@@ -12,6 +12,7 @@ from gpucluster.gitops.model import (
     ORDER,
     Diff,
     Kind,
+    Origin,
     PoolFacts,
     PoolRow,
     ResourceChange,
@@ -28,6 +29,7 @@ from gpucluster.text import printable
 _LIST = 15_000  # characters of one list of the summary
 _LONGEST = 120  # characters of one value
 _ROOM = 400  # reserved for the line that names omitted parts
+_DIGEST = 16  # hexadecimal digits of a digest that a person compares; `--output json` has all
 _COLUMNS = ("pool", "nodes", "machines", "GPUs a node", "a month, least", "a month, most")
 
 
@@ -44,12 +46,26 @@ def markdown(diff: Diff, *, version: str, command: str) -> str:
     return "\n\n".join((summary, *kept, *_left_out(left_out), end))
 
 
-def not_compared(name: str, reason: str, problems: tuple[str, ...]) -> str:
-    """Return the comment of a stack of which one spec is not valid."""
+def not_compared(
+    name: str, reason: str, problems: tuple[str, ...], read: tuple[tuple[Origin, ...], tuple[Origin, ...]]
+) -> str:
+    """Return the comment of a stack of which one spec is not valid. `read` has the files of both sides."""
     shown = _bounded(list(problems), _LIST)
     more = [f"and {len(problems) - len(shown)} more problems"] if len(shown) < len(problems) else []
-    parts = (marker(name), f"## {name}: not compared", prose(reason), fence("\n".join(shown), "text"), *more)
+    title = f"## {name}: not compared"
+    parts = (marker(name), title, prose(reason), fence("\n".join(shown), "text"), *more, _origins(*read))
     return "\n\n".join(parts)
+
+
+def _origins(old: tuple[Origin, ...], new: tuple[Origin, ...]) -> str:
+    """Return which bytes were read. A reader compares them with what is merged."""
+    lines = (f"- {side}: {_origin(one)}" for side, found in (("old", old), ("new", new)) for one in found)
+    return "Read:\n" + "\n".join(lines)
+
+
+def _origin(one: Origin) -> str:
+    place = "the file system" if one.commit is None else f"commit {code(one.commit)}"
+    return f"{code(cut(one.file, _LONGEST))} of {place}, SHA-256 {code(one.sha256[:_DIGEST])}"
 
 
 def _summary(diff: Diff) -> Iterator[str]:
@@ -207,5 +223,7 @@ def _end(diff: Diff, *, version: str, command: str) -> Iterator[str]:
     unknown = sorted({*diff.cost_before.most.unknown, *diff.cost_after.most.unknown})
     named = _bounded([f"\n- unknown: {code(cut(reason, _LONGEST))}" for reason in unknown], 2_000)
     yield details("what the cost assumes", f"{assumed}{''.join(named)}")
+    if diff.old_origins or diff.new_origins:
+        yield _origins(diff.old_origins, diff.new_origins)
     prices = f"prices of {diff.cost_after.prices_date} for {diff.cost_after.prices_region}"
     yield f"gpucluster {version}, {prices}; reproduce with: {code(cut(printable(command), 400))}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpucluster.cost import Amount, Estimate
-from gpucluster.gitops.model import Diff, PoolFacts
+from gpucluster.gitops.model import Diff, Origin, PoolFacts
 from gpucluster.plan.codec import to_json
 from gpucluster.text import cents
 
@@ -16,6 +16,7 @@ def values(diff: Diff) -> Object:
         "name": diff.name,
         "old": diff.old,
         "new": diff.new,
+        "compared": compared_values(diff.old_origins, diff.new_origins),
         "differs": diff.differs,
         "worst": to_json(diff.worst),
         "whole": to_json(diff.whole),
@@ -39,6 +40,11 @@ def values(diff: Diff) -> Object:
         ],
         "cost": {"before": estimate_values(diff.cost_before), "after": estimate_values(diff.cost_after)},
     }
+
+
+def compared_values(old: tuple[Origin, ...], new: tuple[Origin, ...]) -> Object:
+    """Return the files of both sides, with their commits and digests; an absent spec has none."""
+    return {"old": to_json(old), "new": to_json(new)}
 
 
 def _facts(facts: PoolFacts | None) -> Object | None:

@@ -20,11 +20,8 @@ def site(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 
 
 def name_of_file(spec: ClusterSpec, file: str) -> Iterator[Finding]:
-    """In a folder `stacks` the file has the name of the cluster: `pulumi up -s NAME` reads stacks/NAME.yaml.
-
-    The file may be of a revision: `main:stacks/NAME.yaml`.
-    """
-    path, name = PurePath(file.rpartition(":")[2]), require(spec.name)
+    """In a folder `stacks` the file has the name of the cluster: `pulumi up -s NAME` reads stacks/NAME.yaml."""
+    path, name = PurePath(file), require(spec.name)
     if path.parent.name == "stacks" and path.suffix == ".yaml" and path.stem != name:
         message = f"{quoted(name)} is not the name of the file: write `name: {path.stem}`, or name the file {name}.yaml; `pulumi up -s NAME` reads stacks/NAME.yaml"
         yield error("name", id="name-not-file", message=message)
