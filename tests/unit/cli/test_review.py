@@ -303,17 +303,23 @@ def test_file_without_a_marker_is_refused_before_anything_is_posted(
     assert posting.calls == []
 
 
-QUICK = '[ "$1" != review ] || set -- "$@" --no-resources'
+QUICK = '[ "$4" != review ] || set -- "$@" --no-resources'  # after `-I -m gpucluster.cli`
 
 
 def _run(script: str, top: Path, begin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a step as the runner does: `bash -eo pipefail`, with gpucluster on PATH, which runs `begin` first."""
+    """Run a step as the runner does: `bash -eo pipefail`, with our Python on PATH and where the Action installs it. It runs `begin` first."""
+    temp = Path(variables.get("RUNNER_TEMP", top.parent))
     tools = top.parent / "tools"
-    tools.mkdir(exist_ok=True)
-    launcher = tools / "gpucluster"
-    launcher.write_text(f'#!/bin/sh\n{begin}\nexec {sys.executable} -m gpucluster.cli "$@"\n')
-    launcher.chmod(0o755)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "HOME": str(top)}
+    programs = {
+        tools / "python3": "",
+        temp / "gpucluster/bin/python": "",
+        tools / "gpucluster": "-I -m gpucluster.cli",
+    }
+    for launcher, words in programs.items():
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write_text(f'#!/bin/sh\n{begin}\nexec {sys.executable} {words} "$@"\n')
+        launcher.chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(top)}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # noqa: S607  whichever bash there is
         cwd=top,
@@ -327,7 +333,7 @@ def _run(script: str, top: Path, begin: str = "", **variables: str) -> subproces
 def test_steps_of_the_action_review_three_stacks_and_comment(
     repository: Path, server: Comments, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """All steps except `install`, which needs a package index. A second `comment` posts nothing new.
+    """All steps except `install`, which test_action.py runs. A second `comment` posts nothing new.
 
     The comments are the examples of docs/review/.
     """
