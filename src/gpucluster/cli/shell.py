@@ -69,11 +69,11 @@ def project_of(here: Path) -> Project:
     folder = next((one for one in (start, *start.parents) if (one / "Pulumi.yaml").is_file()), None)
     if folder is None:
         raise StateError(f"no Pulumi.yaml in {start} or in a parent folder", next_step=_CLONE)
-    named = [line.partition(":")[2].strip() for line in _lines(folder) if line.startswith("name:")]
-    if named != [PROJECT]:
-        found = ", ".join(map(repr, named)) or "no name"
+    name = _project_name(folder)
+    if name != PROJECT:
         raise StateError(
-            f"{folder / 'Pulumi.yaml'} belongs to another project: {found}, not '{PROJECT}'", next_step=_CLONE
+            f"{folder / 'Pulumi.yaml'} belongs to another project: {repr(name) if name else 'no name'}, not '{PROJECT}'",
+            next_step=_CLONE,
         )
     return Project(folder, tuple(sorted(path.stem for path in (folder / "stacks").glob("*.yaml"))))
 
@@ -81,9 +81,11 @@ def project_of(here: Path) -> Project:
 _CLONE = "go to the checkout of gpucluster, with Pulumi.yaml and stacks/"
 
 
-def _lines(folder: Path) -> list[str]:
+def _project_name(folder: Path) -> str:
+    from gpucluster.engine.target import project_name
+
     try:
-        return (folder / "Pulumi.yaml").read_text(errors="replace").splitlines()
+        return project_name(folder / "Pulumi.yaml")
     except OSError as error:
         raise StateError(
             f"{folder / 'Pulumi.yaml'} cannot be read: {error.strerror}", next_step=_CLONE

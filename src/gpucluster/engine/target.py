@@ -106,6 +106,12 @@ def environment(target: Target) -> dict[str, str]:
     }
 
 
+def project_name(file: Path) -> str:
+    """Return the name in a Pulumi.yaml; empty if it has none. It may raise OSError."""
+    lines = file.read_text(errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("name:")), "")
+
+
 def exists(target: Target) -> bool:
     """Return whether the stack has a state in this backend."""
     return (target.backend / ".pulumi" / "stacks" / PROJECT / f"{target.stack}.json").is_file()
