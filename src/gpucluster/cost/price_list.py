@@ -41,14 +41,19 @@ class PriceList:
     prices: Prices
     region: str | None
 
-    def month(self, machine: str) -> Amount:
-        """Return the cost of one machine for a month."""
+    def hour(self, machine: str) -> Amount:
+        """Return the on-demand price of one machine."""
         if self.region != self.prices.region:
             where = f"for {self.region}" if self.region else "outside of a cloud"
             return Amount(unknown=(f"{machine} (no price {where})",))
         if machine not in self.prices.rows:
             return Amount(unknown=(f"{machine} (no on-demand price)",))
-        return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
+        return Amount(self.prices.rows[machine])
+
+    def month(self, machine: str) -> Amount:
+        """Return the cost of one machine for a month."""
+        hour = self.hour(machine)
+        return Amount(hour.known * HOURS_A_MONTH, hour.unknown)
 
     def bought(self, machine: str, source: Source) -> Amount:
         """Return the price of one machine of a source for a month; unknown if it is not paid by the hour."""
