@@ -17,16 +17,15 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from support.builders import a_plan
-from support.engine_stack import REGION, Cluster
+from support.downs import emptied
+from support.engine_stack import REGION, Cluster, a_place
 from support.leftovers import await_none, pulumis_of
 
 from gpucluster.artifacts import unpack
 from gpucluster.checks.check import QueryOutput
 from gpucluster.checks.table import CHECKS
-from gpucluster.cli.down import ClusterAccess, empty
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.network_interfaces import AwsOccupants
 from gpucluster.cloud.port import LaunchCall, LaunchSpec
 from gpucluster.engine import offline, run, user
 from gpucluster.engine.events import Outcome, Progress
@@ -350,6 +349,8 @@ def test_user_stack_is_read_and_destroyed(cluster: Cluster, monkeypatch: pytest.
     assert len(user.deployed_resources(work_dir, "burst", cluster.target.pulumi)) == 59
     with pytest.raises(StateError, match="there is no cluster 'nobody'"):
         user.deployed_resources(work_dir, "nobody", cluster.target.pulumi)
+    assert user.stack_exists(work_dir, "burst", cluster.target.pulumi)
+    assert not user.stack_exists(work_dir, "nobody", cluster.target.pulumi)
     assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 69}
     assert user.deployed_resources(work_dir, "burst", cluster.target.pulumi) == ()
     assert_empty(cluster)
@@ -360,21 +361,14 @@ def test_down_terminates_nodes_first(cluster: Cluster) -> None:
     cloud = AwsCloud(REGION, lambda _: cluster.client("ec2"))
     control = S3Control(REGION, made.outputs["bucket"], lambda: cluster.client("s3"))
     launch_two(cluster, cloud)
-    place = ClusterAccess(
-        resources=lambda: run.deployed_resources(cluster.target),
-        destroy=lambda report: run.destroy(cluster.target, report=report),
-        release=lambda: run.release(cluster.target),
+    place = replace(
+        a_place(cluster),
         cloud=lambda _: cloud,
-        occupants=lambda region: AwsOccupants(region, lambda: cluster.client("ec2")),
-        launched=lambda _: frozenset(),
         control=lambda _, bucket: control if bucket == made.outputs["bucket"] else pytest.fail(bucket),
-        region=None,
     )
-    assert (
-        empty(place, "burst").sentence("burst") == "burst is empty: 2 nodes terminated, 59 resources deleted"
-    )
+    assert emptied(place).sentence("burst") == "burst is empty: 2 nodes terminated, 59 resources deleted"
     assert_empty(cluster)
-    assert empty(place, "burst").sentence("burst") == "burst is already empty"
+    assert emptied(place).sentence("burst") == "burst is already empty"
 
 
 def launch_two(cluster: Cluster, cloud: AwsCloud) -> None:

@@ -11,12 +11,13 @@ import pytest
 from botocore.exceptions import ClientError
 from support.aws_plans import aws, both, mounts, research
 from support.builders import a_plan
+from support.downs import emptied
 from support.engine_stack import Cluster, a_cluster, a_place
 from support.judged_stacks import STACKS
 from support.operators import a_scope, as_caller, as_operator, own_client, texts_without
 
 from gpucluster.aws.operator_documents import PolicyRole, documents
-from gpucluster.cli.down import ClusterAccess, empty
+from gpucluster.cli.down_world import ClusterAccess
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.engine import run
@@ -100,7 +101,7 @@ def test_up_jobs_and_down_run_under_the_generated_policies(name: str, tmp_path: 
         edited = replace(apply, plan=aws(tags=tags)(apply.plan))
         assert len(own(edited.up())) > 20, "a site tag goes onto every resource"
         assert own(run.preview_refreshed(plan.target, edited.program)) == []
-        empty(place_of(apply), cluster.plan.name, delete_data=True)
+        emptied(place_of(apply), delete_data=True)
         assert run.deployed_resources(cluster.target) == ()
 
 

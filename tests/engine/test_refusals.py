@@ -12,10 +12,10 @@ import boto3
 import pytest
 from pulumi import automation as auto
 from support.builders import on_aws
+from support.downs import emptied
 from support.engine_stack import Cluster, a_cluster, a_place
 
 from gpucluster.catalog import load as load_catalog
-from gpucluster.cli.down import empty
 from gpucluster.engine import offline, run
 from gpucluster.engine.events import EventCollector, Outcome
 from gpucluster.engine.process import EngineProcess, clean_environment
@@ -140,7 +140,7 @@ def test_down_completes_after_every_refusal(whole: Cluster) -> None:
     whole.up()
     made = {kind for kind, _ in deployed_resources(whole)}
     place = replace(a_place(whole), destroy=lambda _: go_on(whole, destroy))
-    messages = through_all(whole, DELETES, lambda: empty(place, "research", delete_data=True))
+    messages = through_all(whole, DELETES, lambda: emptied(place, delete_data=True))
     assert deployed_resources(whole) == set()
     assert len(made & set(TYPE.findall(messages))) > len(made) / 2, "some have no deletion of their own"
     vpcs = whole.client("ec2").describe_vpcs()["Vpcs"]

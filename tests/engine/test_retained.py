@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from support.builders import a_plan
+from support.downs import emptied
 from support.engine_stack import REGION, Cluster, a_place
 
-from gpucluster.cli.down import empty
 from gpucluster.engine import run
 from gpucluster.engine.events import Progress
 from gpucluster.plan.model import Efs, FsxLustre, Mount, SlurmOnAws, Volume
@@ -49,7 +49,7 @@ def test_retained_data_is_listed_and_adopted_by_next_up(holding: Cluster) -> Non
     holding.up()
     before, names = ids(holding), drawn(holding)
     assert len(before) == 3
-    done = empty(a_place(holding), "burst")
+    done = emptied(a_place(holding))
     assert done.retained is not None
     assert {one.id for one in done.retained.data} == set(before.values())
     assert any(one.startswith("vpc-") for one in done.retained.network)
@@ -60,7 +60,7 @@ def test_retained_data_is_listed_and_adopted_by_next_up(holding: Cluster) -> Non
     assert f"(no price for {REGION}) a month" in text, "unknown, not 0: the price list is of another region"
     assert text.endswith("to delete it permanently: gpucluster down burst --delete-data --confirm burst")
     assert [one for one in run.deployed_resources(holding.target) if not one.retained] == []
-    again = empty(a_place(holding), "burst")
+    again = emptied(a_place(holding))
     assert (again.was_empty, again.resources) == (True, 0)
     holding.up()
     assert ids(holding) == before
@@ -69,7 +69,7 @@ def test_retained_data_is_listed_and_adopted_by_next_up(holding: Cluster) -> Non
         "a name that was deleted may be taken yet"
     )
     assert [c for c in holding.preview().changes if not c.follows] == []
-    gone = empty(a_place(holding), "burst", delete_data=True)
+    gone = emptied(a_place(holding), delete_data=True)
     assert gone.retained is None
     assert run.deployed_resources(holding.target) == ()
     assert_no_data(holding)

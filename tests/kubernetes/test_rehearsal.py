@@ -180,7 +180,7 @@ def test_down_ends_every_machine_of_karpenter_and_then_the_cluster(rehearsal: Re
     assert rehearsal.objects("nodeclaims") == []
     groups = {one["spec"]["providerID"].rpartition("/")[2] for one in rehearsal.objects("nodes")}
     assert {one["id"] for one in rehearsal.instances()} == groups
-    done = run("down", NAME, "--output", "json")
+    done = run("down", NAME, "--sandbox", "--yes", "--output", "json")
     assert json.loads(done.stdout)["resources"] > 0
     assert rehearsal.instances() == []
     assert json.loads(run("down", NAME, "--output", "json").stdout)["was_empty"]

@@ -95,7 +95,7 @@ def blocked_down(burst):
     """Take the cluster's tag from a node. `down` ends the other nodes, keeps the head, and says what to type."""
     lost = burst.instances()[0]["id"]
     burst.ec2().delete_tags(Resources=[lost], Tags=[{"Key": "gpucluster:cluster"}])
-    done = gpucluster("down", burst.name, check=False)
+    done = gpucluster("down", burst.name, "--sandbox", "--yes", check=False)
     assert done.returncode == 2, done.stdout + done.stderr
     assert (
         f"{lost} (p5en.48xlarge, running, without the tag gpucluster:cluster, launched from this cluster's template)"
@@ -116,7 +116,7 @@ def test_down_with_burst_nodes_deletes_everything(shared_cluster):
     stays, next_step = blocked_down(burst)
     assert stays in next_step
     burst.ec2().terminate_instances(InstanceIds=[stays])
-    result = json.loads(gpucluster("down", burst.name, "--output", "json").stdout)
+    result = json.loads(gpucluster("down", burst.name, "--sandbox", "--yes", "--output", "json").stdout)
     assert (result["nodes"], result["was_empty"]) == (0, False)
     ec2 = burst.ec2()
     assert {i["state"] for i in burst.everything()} == {"terminated"}
@@ -133,4 +133,4 @@ def test_down_with_burst_nodes_deletes_everything(shared_cluster):
 
 
 def test_second_down_reports_an_empty_stack(shared_cluster):
-    assert "already empty" in gpucluster("down", shared_cluster.name).stdout
+    assert "already empty" in gpucluster("down", shared_cluster.name, "--sandbox").stdout

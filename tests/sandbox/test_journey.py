@@ -64,10 +64,17 @@ def test_sabotage_is_found_and_its_remedy_heals_it(shared_cluster: Cluster) -> N
 
 
 def test_down_leaves_nothing_in_the_cloud(shared_cluster: Cluster) -> None:
-    """With a node in use: `down` ends it first. The capsule itself ends after this file (conftest)."""
+    """With a node in use: without a yes nothing changes, then `down` ends it first. The capsule itself ends after this file (conftest)."""
     job = shared_cluster.sbatch("-N1", "--gres=gpu:8", script="sleep 600")
     shared_cluster.wait("the job runs", lambda: shared_cluster.state(job) == "RUNNING")
-    gpucluster("down", shared_cluster.name)
+    name = shared_cluster.name
+    refused = gpucluster("down", name, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.count(f"down destroys {name} in the sandbox '{name}' on this machine, ") == 1
+    assert "  jobs       1 running: researcher 1\n" in refused.stderr
+    assert f"next: gpucluster down {name} --sandbox --yes" in refused.stderr
+    assert shared_cluster.state(job) == "RUNNING"
+    gpucluster("down", name, "--sandbox", "--yes")
     assert {instance["state"] for instance in shared_cluster.everything()} == {"terminated"}
     ec2, ours = shared_cluster.ec2(), [{"Name": "tag:gpucluster:cluster", "Values": [shared_cluster.name]}]
     assert ec2.describe_vpcs(Filters=ours)["Vpcs"] == []

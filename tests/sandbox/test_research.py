@@ -559,7 +559,7 @@ def test_down_retains_the_data_and_the_next_up_adopts_it(research):
     ended = {row[0] for row in research.records() if row[-1] == "COMPLETED"}
     assert ended
     research.ec2().terminate_instances(InstanceIds=[instance_of_head(research)])
-    done = json.loads(gpucluster("down", NAME, "--output", "json").stdout)
+    done = json.loads(gpucluster("down", NAME, "--sandbox", "--yes", "--output", "json").stdout)
     assert sorted(one["what"].split()[0] for one in done["retained"]) == ["EFS", "FSx", "disk", "disk"]
     assert {one["state"] for one in research.everything()} == {"terminated"}
 

@@ -156,7 +156,7 @@ def test_next_up_completes_an_interrupted_change(cloud: Cluster, checkout: Path)
 
 
 def test_typed_down_deletes_everything_and_up_makes_it_again(cloud: Cluster, checkout: Path) -> None:
-    typed(checkout, "--", "gpucluster", "down", NAME)
+    typed(checkout, "--", "gpucluster", "down", NAME, "--yes")
     assert {one["state"] for one in cloud.everything()} == {"terminated"}
     typed(checkout, "--", "pulumi", "up", "--yes", "--skip-preview")
     gpucluster("sandbox", "status", NAME, "--wait")

@@ -202,7 +202,7 @@ def test_with_a_disabled_key_nothing_is_launched_and_why_names_it(site: SiteClus
 
 
 def test_down_leaves_only_what_belongs_to_the_owner(site: SiteCluster) -> None:
-    gpucluster("down", NAME, "--delete-data", "--confirm", NAME)
+    gpucluster("down", NAME, "--sandbox", "--delete-data", "--confirm", NAME)
     ec2 = site.ec2()
     assert {one["state"] for one in site.everything()} == {"terminated"}
     assert ec2.describe_volumes()["Volumes"] == []

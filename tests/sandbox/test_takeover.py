@@ -252,7 +252,7 @@ def recorded_incarnations(events: list[tuple[str, dict[str, Any]]]) -> Iterator[
 
 
 def test_down_deletes_everything(heads):
-    gpucluster("down", NAME, "--delete-data", "--confirm", NAME)
+    gpucluster("down", NAME, "--sandbox", "--delete-data", "--confirm", NAME)
     assert {i["state"] for i in heads.everything()} == {"terminated"}
     ours = [{"Name": "tag:gpucluster:cluster", "Values": [NAME]}]
     ec2 = heads.ec2()

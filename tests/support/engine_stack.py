@@ -16,13 +16,15 @@ from moto.moto_api._internal.models import moto_api_backend
 from typing_extensions import TypeVar
 
 from gpucluster.aws.program import declare
-from gpucluster.cli.down import ClusterAccess
+from gpucluster.cli.down_jobs import Jobs
+from gpucluster.cli.down_world import ClusterAccess, Stack, World
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
+from gpucluster.cloud.identity import caller_account
 from gpucluster.cloud.network_interfaces import AwsOccupants
 from gpucluster.engine import run
 from gpucluster.engine.events import Outcome
-from gpucluster.engine.target import Target
+from gpucluster.engine.target import PROJECT, Target
 from gpucluster.plan.model import AwsPlan, SlurmOnAws
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Timing
@@ -86,6 +88,9 @@ class Cluster(Generic[P]):
 def a_place(cluster: Cluster) -> ClusterAccess:
     """Where `gpucluster down` acts."""
     return ClusterAccess(
+        stack=Stack(world=World.SANDBOX, name=cluster.target.stack, project=PROJECT),
+        account=lambda region: caller_account(region, lambda: cluster.client("sts")),
+        jobs=lambda _: Jobs(running={}, waiting={}, unknown="no machine runs"),
         resources=lambda: run.deployed_resources(cluster.target),
         destroy=lambda report: run.destroy(cluster.target, report=report),
         release=lambda: run.release(cluster.target),

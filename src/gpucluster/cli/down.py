@@ -1,38 +1,46 @@
 """`gpucluster down NAME`: delete the resources of a cluster in the right order, in the sandbox or on AWS.
 
-The order is: stop scaling, terminate the nodes, delete the resources that they use. Something else in the network prevents
-its deletion: then nothing is deleted, the head neither. Resources with data are protected and are retained, with their
-network: the next `up` uses them again. Each step can be repeated.
+It shows what it destroys, and asks. The order is: stop scaling, terminate the nodes, delete the resources that they use.
+Something else in the network prevents its deletion: then nothing is deleted, the head neither. Resources with data are
+protected and are retained, with their network: the next `up` uses them again. Each step can be repeated.
 """
 
 import getpass
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpucluster.cli.down_world import ClusterAccess, World, access_of
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 from gpucluster.cli.retained import delete_line, retained_of
-from gpucluster.errors import GpuclusterError, HostError, StateError
+from gpucluster.errors import GpuclusterError, StateError
 
 if TYPE_CHECKING:
     from gpucluster.cli.down_network import FindBlockers
+    from gpucluster.cli.down_plan import DownPlan
     from gpucluster.cli.retained import RetainedResources
-    from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.network_interfaces import OccupantsPort
-    from gpucluster.cloud.port import CloudPort
     from gpucluster.engine.deployment import DeployedResource
-    from gpucluster.engine.events import Outcome, Report
-    from gpucluster.sandbox.state_dir import SandboxDir
+    from gpucluster.engine.events import Outcome
 
 
 def down(
     name: Annotated[str, typer.Argument(help="The cluster's name: the spec's `name`.")],
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask. Data is still deleted only with --confirm.")
+    ] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="The sandbox of that name, if it is also a stack on AWS.")
+    ] = False,
+    aws: Annotated[
+        bool, typer.Option("--aws", help="The stack on AWS, if there is also a sandbox of that name.")
+    ] = False,
     delete_data: Annotated[
         bool,
         typer.Option(
@@ -42,64 +50,91 @@ def down(
     confirm: Annotated[
         str | None,
         typer.Option(
-            "--confirm", help="The cluster's name, as confirmation of --delete-data without a terminal."
+            "--confirm", help="The cluster's name, instead of the question; --delete-data needs it."
         ),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Stop scaling, terminate every node, then delete Pulumi's resources except data. It can be repeated."""
-    with reporting(output):
-        if delete_data:
-            _require_confirmation(name, confirm)
-        done = _empty_cluster(name, delete_data=delete_data)
+    """Show what is destroyed, and ask; then stop scaling, terminate every node and delete Pulumi's resources except data. It can be repeated."""
+    if sandbox and aws:
+        raise typer.BadParameter("--sandbox and --aws exclude each other")
+    asked = World.SANDBOX if sandbox else World.AWS if aws else None
+    with reporting(output), _cloud_errors(name):
+        from gpucluster.cli.down_plan import plan_of
+
+        if confirm is not None:
+            _require_name(name, confirm, delete_data=delete_data)
+        access = access_of(name, asked)
+        plan = plan_of(access, delete_data=delete_data)
+        if not plan.destroys_nothing:
+            for line in plan.lines():
+                progress(line)
+            if confirm is None:
+                require_consent(plan, yes=yes)
+        done = empty(access, plan)
         if output is Output.JSON:
-            answer(ok=True, name=name, **done.as_json())
+            answer(ok=True, name=name, plan=plan.as_json(), **done.as_json())
         else:
             typer.echo(
                 "\n".join((done.sentence(name), *(done.retained.lines(name) if done.retained else ())))
             )
 
 
-def _require_confirmation(name: str, confirm: str | None) -> None:
-    """Require the cluster's name once more, typed or as an option: deleted data cannot be restored."""
-    if confirm is None and sys.stdin.isatty():
-        progress(f"--delete-data deletes the file systems and disks of '{name}' and their data permanently")
-        confirm = typer.prompt(f"type the cluster's name ({name}) to continue", err=True)
-    if confirm is None:
-        raise StateError(
-            "--delete-data needs the cluster's name as confirmation, and there is no terminal",
-            next_step=delete_line(name),
-        )
-    if confirm != name:
-        raise StateError(
-            f"the confirmation is {confirm!r}, the cluster's name is {name!r}: nothing was deleted",
-            next_step=delete_line(name),
-        )
-
-
-def _empty_cluster(name: str, *, delete_data: bool) -> "Emptied":
+@contextmanager
+def _cloud_errors(name: str) -> Generator[None]:
     from gpucluster.cloud.port import CloudError
 
     try:
-        return empty(_access(name), name, delete_data=delete_data)
+        yield
     except CloudError as error:
         raise GpuclusterError(
             f"AWS refused: {error}", next_step=f"correct this, then repeat: gpucluster down {name}"
         ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAccess:
-    """The access to one cluster: its resources, its cloud and its Pulumi state."""
+def require_consent(plan: "DownPlan", *, yes: bool) -> None:
+    """Ask, unless `yes` says it. StateError without a yes. Deleted data cannot be restored, so its question is the cluster's name."""
+    name, option = plan.name, plan.stack.world.value
+    if plan.delete_data:
+        reply = _reply(f"type the cluster's name ({name}) to delete it with its data: ")
+        if reply is None:
+            raise StateError(
+                f"--delete-data needs the cluster's name as confirmation, and {_NO_REPLY}: nothing was deleted",
+                next_step=delete_line(name),
+            )
+        _require_name(name, reply, delete_data=True)
+        return
+    reply = "yes" if yes else _reply(f"destroy {name} in {plan.where}? Only `yes` is accepted: ")
+    if reply != "yes":
+        why = _NO_REPLY if reply is None else f"the answer is {reply!r}, not 'yes'"
+        raise StateError(
+            f"{name} is not destroyed: {why}; nothing was changed",
+            next_step=f"gpucluster down {name} {option} --yes",
+        )
 
-    resources: "Callable[[], tuple[DeployedResource, ...]]"
-    destroy: "Callable[[Report], Outcome]"  # except protected resources
-    release: "Callable[[], None]"  # removes the protection
-    cloud: "Callable[[str], CloudPort]"  # argument: the region
-    occupants: "Callable[[str], OccupantsPort]"  # argument: the region
-    control: "Callable[[str, str], S3Control]"  # arguments: the region and the bucket
-    launched: "Callable[[str], frozenset[str]]"  # by the daemon's journal; argument: the region
-    region: str | None  # None: taken from the resources
+
+_NO_REPLY = "there is no terminal, or its input ended"
+
+
+def _require_name(name: str, confirm: str, *, delete_data: bool) -> None:
+    if confirm != name:
+        raise StateError(
+            f"the confirmation is {confirm!r}, the cluster's name is {name!r}: nothing was deleted",
+            next_step=delete_line(name) if delete_data else f"gpucluster down {name} --yes",
+        )
+
+
+def _reply(question: str) -> str | None:
+    """Return the line that is typed; None without a terminal, or at the end of its input."""
+    if not sys.stdin.isatty():
+        return None
+    typer.echo(question, err=True, nl=False)
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        progress("\nnothing was changed")
+        raise
+    return line.strip() if line else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,32 +163,33 @@ class Emptied:
         return {**done, "retained": retained, "retained_network": network}
 
 
-def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
-    """Delete the cluster, except its data unless `delete_data`."""
+def empty(access: ClusterAccess, plan: "DownPlan") -> Emptied:
+    """Destroy what the plan showed. StateError if the stack changed meanwhile."""
     from gpucluster.cli.down_network import EKS, blocker_finder, require_clear, require_no_karpenter, warn
+    from gpucluster.cli.down_plan import has, report_later_nodes, require_unchanged
     from gpucluster.cloud.terminate_nodes import Clock, end_nodes
 
-    found = access.resources()
+    found, name, region = plan.resources, plan.name, plan.region
+    require_unchanged(plan, access.resources(), "nothing was deleted")
     if not found:
         return Emptied(was_empty=True, nodes=0, resources=0)
-    region = access.region or _region(found)
-    was_empty = all(one.retained for one in found) and not delete_data
     occupants = access.occupants(region)
-    if _has(found, EKS):
+    if has(found, EKS):
         require_no_karpenter(blocker_finder(occupants, found, name, region, data=True), name, region)
     _stop_scaling(access, region, found)
-    has_head = _has(found, "aws:ec2/instance:Instance")  # a machine that can have the journal
-    launched = access.launched(region) if has_head else frozenset[str]()
+    launched = access.launched(region) if plan.has_head else frozenset[str]()
     warn(blocker_finder(occupants, found, name, region, data=True, launched=launched), name, progress)
     clock = Clock(time.monotonic, time.sleep)
     nodes = end_nodes(access.cloud(region), name, clock, report=progress)
-    look = blocker_finder(occupants, found, name, region, data=delete_data, launched=launched)
+    report_later_nodes(plan, nodes, progress)
+    look = blocker_finder(occupants, found, name, region, data=plan.delete_data, launched=launched)
     require_clear(look, name, clock, progress)
+    require_unchanged(plan, access.resources(), "its nodes are terminated, nothing else was deleted")
     deleted = _destroy(access, look, name)
-    if delete_data:
-        deleted += _delete_data(access, look, name)
+    if plan.delete_data:
+        deleted += _delete_data(access, look, plan)
     return Emptied(
-        was_empty=was_empty and not nodes,
+        was_empty=not (plan.deleted or nodes),
         nodes=len(nodes),
         resources=deleted,
         retained=_retained_resources(access.resources(), region),
@@ -166,13 +202,17 @@ def _destroy(access: ClusterAccess, look: "FindBlockers", name: str) -> int:
     return destroyed(lambda report: _count_deleted(access.destroy(report)), look, name, progress)
 
 
-def _delete_data(access: ClusterAccess, look: "FindBlockers", name: str) -> int:
+def _delete_data(access: ClusterAccess, look: "FindBlockers", plan: "DownPlan") -> int:
     """Delete the data after everything else. So no resource loses its protection earlier than needed."""
-    if not access.resources():
+    from gpucluster.cli.down_plan import require_none_new
+
+    left = access.resources()
+    if not left:
         return 0
+    require_none_new(plan, left, "the data was not deleted")
     progress("deleting the data")
     access.release()
-    return _destroy(access, look, name)
+    return _destroy(access, look, plan.name)
 
 
 def _count_deleted(done: "Outcome") -> int:
@@ -199,89 +239,3 @@ def _stop_scaling(access: ClusterAccess, region: str, found: "tuple[DeployedReso
     except CloudError as error:
         if error.code != "NoSuchBucket":
             raise
-
-
-def _has(found: "tuple[DeployedResource, ...]", kind: str) -> bool:
-    return any(one.type == kind for one in found)
-
-
-def _region(found: "tuple[DeployedResource, ...]") -> str:
-    """Return the region of the ARNs. ARNs of IAM and S3 have none."""
-    arns = (str(one.outputs.get("arn", "")).split(":") for one in found)
-    regions = sorted({arn[3] for arn in arns if len(arn) > 5 and arn[3]})
-    if not regions:
-        raise StateError("the state names no region", next_step="pulumi destroy --exclude-protected")
-    return regions[0]
-
-
-def _access(name: str) -> ClusterAccess:
-    from gpucluster.engine import find_or_build
-
-    home = _sandbox(name)
-    if home is None and not Path("Pulumi.yaml").is_file():
-        raise StateError(
-            f"there is no cluster '{name}' here: no sandbox of that name, and no Pulumi.yaml in this folder",
-            next_step="go to the folder with Pulumi.yaml, or run gpucluster sandbox status",
-        )
-    pulumi = find_or_build(progress)
-    return _of_user(name, pulumi) if home is None else _of_sandbox(home, pulumi)
-
-
-def _sandbox(name: str) -> "SandboxDir | None":
-    """Return the running sandbox of that name. Only root can read its files."""
-    from gpucluster.sandbox import state_dir
-
-    try:
-        there = state_dir.SandboxDir(name=name).path.is_dir()
-    except PermissionError as error:
-        if Path("Pulumi.yaml").is_file():
-            return None
-        raise HostError(
-            "only root can use the sandboxes of this machine", next_step=f"sudo gpucluster down {name}"
-        ) from error
-    return state_dir.living(name) if there else None
-
-
-def _of_sandbox(home: "SandboxDir", pulumi: Path) -> ClusterAccess:
-    from gpucluster.cli import transport
-    from gpucluster.cli.down_network import launched_by
-    from gpucluster.cloud.aws import AwsCloud
-    from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.network_interfaces import AwsOccupants
-    from gpucluster.engine import run
-    from gpucluster.engine.error_attribution import explainer
-
-    aim, explain = home.target(pulumi), explainer(home.read_plan())
-    run.refuse_if_busy(aim)
-    return ClusterAccess(
-        resources=lambda: run.deployed_resources(aim),
-        destroy=lambda report: run.destroy(aim, report=report, explain=explain),
-        release=lambda: run.release(aim),
-        cloud=lambda region: AwsCloud(region, lambda _: home.client("ec2")),
-        occupants=lambda region: AwsOccupants(region, lambda: home.client("ec2")),
-        control=lambda region, bucket: S3Control(region, bucket, lambda: home.client("s3")),
-        launched=lambda _: launched_by(
-            transport.choose(transport.HeadOptions(cluster=home.name)).run, progress
-        ),
-        region=aim.environment["AWS_REGION"],
-    )
-
-
-def _of_user(name: str, pulumi: Path) -> ClusterAccess:
-    from gpucluster.cli.down_network import launched_by
-    from gpucluster.cli.transport_ssm import SsmMachines
-    from gpucluster.cloud.aws import AwsCloud
-    from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.network_interfaces import AwsOccupants
-    from gpucluster.engine import user
-
-    return ClusterAccess(
-        resources=lambda: user.deployed_resources(Path(), name, pulumi),
-        destroy=lambda report: user.destroy(Path(), name, pulumi, report=report),
-        release=lambda: user.release(Path(), name, pulumi),
-        cloud=AwsCloud,
-        occupants=AwsOccupants,
-        control=S3Control,
-        launched=lambda region: launched_by(SsmMachines(name, region).run, progress),
-        region=None,
-    )

@@ -65,7 +65,7 @@ def blocker_finder(
     It also finds the `launched` instances that lost their tags: nothing terminates them, so they would run on unseen.
     """
     every = tuple(found)
-    network = _network(one for one in every if data or not one.retained)
+    network = network_of(one for one in every if data or not one.retained)
     declared = Declared(
         cluster=name,
         region=region,
@@ -223,7 +223,8 @@ def _listed(found: Iterable[Blocker]) -> str:
     return ", ".join(str(one) for one in found)
 
 
-def _network(found: "Iterable[DeployedResource]") -> Network:
+def network_of(found: "Iterable[DeployedResource]") -> Network:
+    """Return the VPCs, subnets and security groups among the resources."""
     ids: dict[str, list[str]] = {part: [] for part in _KINDS.values()}
     for one in found:
         if one.type in _KINDS and one.id:

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from support.clouds import REGION, RunningCloud, a_network, running_cloud
 from support.clouds import Network as Site
+from support.downs import emptied
 from support.waiting import BOUND_S
 
 from gpucluster.cli import down_network, transport_ssm
-from gpucluster.cli.down import ClusterAccess, _of_user, empty
+from gpucluster.cli.down_jobs import Jobs
 from gpucluster.cli.down_network import BlockedError, Watch, destroyed, launched_by, require_clear, warn
+from gpucluster.cli.down_world import ClusterAccess, Stack, World, of_user
 from gpucluster.cloud.aws import AwsCloud
+from gpucluster.cloud.identity import caller_account
 from gpucluster.cloud.network_interfaces import AwsOccupants, Blocker
 from gpucluster.cloud.port import CloudError, Fault
 from gpucluster.cloud.terminate_nodes import Clock
@@ -95,6 +98,9 @@ class Deployed:
 
     def access(self) -> ClusterAccess:
         return ClusterAccess(
+            stack=Stack(world=World.AWS, name="burst", project="gpucluster"),
+            account=lambda region: caller_account(region, lambda: self.cloud.client("sts")),
+            jobs=lambda _: Jobs(running={"ann": 1}, waiting={}),
             resources=self.resources,
             destroy=self.destroy,
             release=lambda: None,
@@ -146,7 +152,7 @@ def test_untagged_stopped_and_foreign_instances_are_named_before_the_head_is_del
     ec2.stop_instances(InstanceIds=[stopped])
     cloud.clock.move(60)
     with pytest.raises(BlockedError) as caught:
-        empty(deployed.access(), "burst")
+        emptied(deployed.access())
     assert deployed.destroyed == 0
     states = {one: deployed.state(one) for one in (deployed.head, node, untagged, foreign, stopped)}
     assert list(states.values()) == ["running", "terminated", "running", "running", "stopped"]
@@ -160,7 +166,7 @@ def test_untagged_stopped_and_foreign_instances_are_named_before_the_head_is_del
     assert caught.value.next_step.endswith("; gpucluster down burst")
     for step in caught.value.next_step.partition("then: ")[2].split("; ")[:-1]:
         typed(cloud, step)
-    empty(deployed.access(), "burst")
+    emptied(deployed.access())
     assert deployed.destroyed == 1
     assert {deployed.state(one) for one in (untagged, foreign, stopped)} == {"terminated"}
 
@@ -176,7 +182,7 @@ def test_untagged_instance_of_the_journal_is_named_wherever_it_is(deployed: Depl
     cloud.clock.move(60)
     deployed.launched = (mine, away, ended, "i-0123456789abcdef0")
     with pytest.raises(BlockedError) as caught:
-        empty(deployed.access(), "burst")
+        emptied(deployed.access())
     assert deployed.destroyed == 0
     words = "m7i.large, running, without the tag gpucluster:cluster, launched by this cluster's daemon"
     assert f"  {mine} ({words})" in caught.value.message
@@ -187,7 +193,7 @@ def test_untagged_instance_of_the_journal_is_named_wherever_it_is(deployed: Depl
     assert caught.value.next_step is not None
     for step in caught.value.next_step.partition("then: ")[2].split("; ")[:-1]:
         typed(cloud, step)
-    empty(deployed.access(), "burst")
+    emptied(deployed.access())
     assert deployed.destroyed == 1
     assert [deployed.state(one) for one in (mine, away, foreign)] == ["terminated", "terminated", "running"]
 
@@ -202,7 +208,7 @@ def test_machine_of_karpenter_is_named_before_anything_changes(deployed: Deploye
     )
     of_group = launch(deployed.cloud, deployed.site, OF_GROUP)
     with pytest.raises(StateError, match="burst has machines of Karpenter") as caught:
-        empty(deployed.access(), "burst")
+        emptied(deployed.access())
     assert "nothing was changed" in caught.value.message
     assert of_group not in caught.value.message
     assert deployed.destroyed == 0
@@ -211,7 +217,7 @@ def test_machine_of_karpenter_is_named_before_anything_changes(deployed: Deploye
     assert step is not None
     assert step.startswith("gpucluster k8s down burst; then: gpucluster down burst; ")
     typed(deployed.cloud, step.partition("gone for good, first: ")[2])
-    empty(deployed.access(), "burst")
+    emptied(deployed.access())
     assert deployed.destroyed == 1
     assert [deployed.state(one) for one in (node, of_karpenter)] == ["terminated", "terminated"]
 
@@ -221,7 +227,7 @@ def test_node_of_a_group_that_is_not_in_the_state_is_in_the_way(deployed: Deploy
     deployed.eks = True
     other = launch(deployed.cloud, deployed.site, {**OF_GROUP, "eks:nodegroup-name": "by-hand"})
     with pytest.raises(BlockedError, match=other):
-        empty(deployed.access(), "burst")
+        emptied(deployed.access())
     assert deployed.destroyed == 0
     deployed.cloud.client("ec2").terminate_instances(InstanceIds=[other])
     deployed.cloud.clock.move(60)
@@ -268,7 +274,7 @@ def test_down_of_a_stack_on_aws_asks_the_head_over_systems_manager(monkeypatch: 
             return Result(tuple(argv), 0 if machine == names.ROLE_HEAD else 1, JOURNAL, "")
 
     monkeypatch.setattr(transport_ssm, "SsmMachines", Machines)
-    assert _of_user("burst", Path("/nowhere/pulumi")).launched(REGION) == {"i-1", "i-2"}
+    assert of_user("burst", Path("/nowhere/pulumi")).launched(REGION) == {"i-1", "i-2"}
     assert asked == [("burst", REGION)]
 
 
@@ -289,7 +295,7 @@ def typed(cloud: RunningCloud, step: str) -> None:
 def test_instance_that_ends_is_waited_for(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     other = launch(deployed.cloud, deployed.site)
     deployed.cloud.client("ec2").terminate_instances(InstanceIds=[other])
-    empty(deployed.access(), "burst")
+    emptied(deployed.access())
     assert deployed.destroyed == 1
     assert deployed.state(other) == "terminated"
 
