@@ -18,6 +18,7 @@ class Dependency(StrEnum):
     """What the daemon reads before it acts."""
 
     EC2 = "EC2"
+    CONTROL = "the control object"  # in the bucket; it names the daemon that may act
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +38,18 @@ class LossRow:
     goes_on: str
 
 
+_ALL_BUT_EVACUATION = frozenset(Ability) - {Ability.EVACUATE}
+_EVACUATION = "jobs run, and a notice still drains, signals and requeues"
 LOSSES: Mapping[Dependency, LossRow] = {
     Dependency.EC2: LossRow(
-        denied=frozenset({Ability.LAUNCH, Ability.TERMINATE, Ability.UPDATE}),
+        denied=_ALL_BUT_EVACUATION,
         stops="the daemon launches, terminates and powers down nothing",
-        goes_on="jobs run, and a notice still drains, signals and requeues",
+        goes_on=_EVACUATION,
+    ),
+    Dependency.CONTROL: LossRow(
+        denied=_ALL_BUT_EVACUATION,
+        stops="the daemon launches, terminates and powers down nothing",
+        goes_on=_EVACUATION,
     ),
 }
 

@@ -47,6 +47,7 @@ from gpucluster.elastic.launch_calls import Launched
 from gpucluster.elastic.lease import AlwaysHeld, LeaseCheck
 from gpucluster.elastic.log_lines import Lines, describe, event_lines
 from gpucluster.elastic.model import (
+    EVACUATION,
     Action,
     Block,
     Comment,
@@ -199,7 +200,12 @@ class Actor:
         self._recent.forget(seen_at)
         for action in grouped(actions):
             left = self._recent.left(action, seen_at, self._clients.clock())
-            if left is not None and self._clients.lease.held():
+            if left is None:
+                continue
+            if self._clients.lease.held():
+                self._does[type(left)](left)
+            elif _may(self._clients.lease, left):
+                self._clients.journal.check()  # no write may come before this action
                 self._does[type(left)](left)
 
     def _record_events(self, action: RecordEvents) -> None:
@@ -352,12 +358,23 @@ class Actor:
 
     def _requeue(self, action: Requeue) -> None:
         done = JobsRequeued(instance=action.instance, jobs=action.jobs)
+
+        def requeue() -> None:
+            jobs = action.jobs if self._clients.lease.held() else self._still_in_this_run(action)
+            self._clients.slurm.requeue(jobs, action.reason, held=action.held)
+
         self._slurm(
-            lambda: self._clients.slurm.requeue(action.jobs, action.reason, held=action.held),
+            requeue,
             action,
             _REQUEUE_FAILPOINTS,
             done,
         )
+
+    def _still_in_this_run(self, action: Requeue) -> tuple[int, ...]:
+        """Return the jobs that still are in the run that was decided on: no other daemon, and no person, requeued them."""
+        jobs = {job.id: job for job in self._clients.slurm.read(self._clients.clock()).jobs}
+        seen = zip(action.jobs, action.started_at, strict=True) if action.started_at else ()
+        return tuple(n for n, at in seen if n in jobs and jobs[n].nodes and jobs[n].started_at == at)
 
     def _set_reservation(self, action: SetReservation) -> None:
         self._slurm(lambda: self._clients.slurm.set_reservation(action.reservation), action)
@@ -398,7 +415,7 @@ class Actor:
                 clients.hit(at.written)
             log.info("%s", describe(action))
 
-        clients.slurm_executor.submit(lambda: _error_of(clients.lease, call), updated)
+        clients.slurm_executor.submit(lambda: _error_of(clients.lease, action, call), updated)
 
     def _write(self, *events: Event) -> None:
         at = self._clients.clock()
@@ -452,8 +469,13 @@ def _delete_messages(notices: NoticePort, handles: Sequence[str]) -> None:
         notices.forget(handles)
 
 
-def _error_of(lease: LeaseCheck, call: Callable[[], None]) -> GpuclusterError | None:
-    if not lease.held():
+def _may(lease: LeaseCheck, action: Action) -> bool:
+    """Return whether this daemon may act so now: as the holder, or because it is cut off and this only evacuates."""
+    return lease.held() or (isinstance(action, EVACUATION) and lease.cut_off())
+
+
+def _error_of(lease: LeaseCheck, action: Action, call: Callable[[], None]) -> GpuclusterError | None:
+    if not _may(lease, action):
         return GpuclusterError(_NOT_OURS.message)
     try:
         call()

@@ -119,7 +119,12 @@ def _run(paths: Paths) -> None:
     hit = failpoint_hits(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
     on_standby = socket.gethostname() == names.standby_name(plan.name)
     lease = lease_of(
-        real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time, on_standby=on_standby
+        real_ports(bindings).control,
+        plan.times.lease_s,
+        paths.journal,
+        time.time,
+        on_standby=on_standby,
+        two_heads=plan.head.standby is not None,
     )
     standby = Standby(lease)
     _end_with(standby.stop)

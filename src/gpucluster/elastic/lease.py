@@ -28,6 +28,10 @@ class LeaseCheck(Protocol):
 
     def held(self) -> bool: ...
 
+    def cut_off(self) -> bool:
+        """Return whether this daemon was the last holder, cannot read the object, and has seen no other holder."""
+        ...
+
     def mine(self, control: Control) -> bool:
         """Return whether the object, as it was just read, names this daemon."""
         ...
@@ -40,6 +44,9 @@ class AlwaysHeld:
 
     def held(self) -> bool:
         return True
+
+    def cut_off(self) -> bool:
+        return False
 
     def mine(self, control: Control) -> bool:
         return True
@@ -67,9 +74,10 @@ class Lease:
         local_holders: LocalHolders,
         known_epoch: Callable[[], int],
         on_standby: bool = False,
+        two_heads: bool = False,
     ) -> None:
         """`on_standby`: on the second head, which leaves a released lease to the first head for a while."""
-        self._on_standby = on_standby
+        self._on_standby, self._two_heads = on_standby, two_heads
         self._port, self._me, self._ttl_s, self._margin_s = control, me, ttl_s, ttl_s * MARGIN
         self._clock, self._wall = clock, wall
         self._local_holders, self._known_epoch = local_holders, known_epoch
@@ -78,6 +86,7 @@ class Lease:
             0.0  # the times of the first and the last read of the version in `_seen`
         )
         self._until = float("-inf")
+        self._unread_at = float("-inf")  # the last renewal failed then, because the object could not be read
         self._over = threading.Event()
         self.epoch = 0
 
@@ -89,6 +98,14 @@ class Lease:
     def held(self) -> bool:
         """Return whether this daemon may act now."""
         return not self._over.is_set() and self._clock() < self._until
+
+    def cut_off(self) -> bool:
+        """See LeaseCheck. With two heads it is never so: the other one may have taken over, with the other slurmctld."""
+        last_holder = bool(self.epoch) and not self._over.is_set() and not self._two_heads
+        now = self._clock()
+        return (
+            last_holder and self._until <= now < self._unread_at + self._ttl_s
+        )  # a frozen process reads first
 
     def mine(self, control: Control) -> bool:
         return bool(self.epoch) and (control.holder, control.epoch) == (self._me, self.epoch)
@@ -115,6 +132,14 @@ class Lease:
 
     def renew(self) -> None:
         """Renew the lease. CloudError: not renewed, and still held until its end. LeaseLostError: another daemon holds it."""
+        try:
+            self._renew()
+        except CloudError:
+            self._unread_at = self._clock()
+            raise
+        self._unread_at = float("-inf")
+
+    def _renew(self) -> None:
         for _ in range(TRIES):
             seen = self._seen
             if seen is None or not self.mine(seen.control):

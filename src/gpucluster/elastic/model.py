@@ -162,6 +162,7 @@ class Requeue:
     instance: str
     reason: str
     held: bool = False  # True: the jobs stay held until a person releases them
+    started_at: tuple[float, ...] = ()  # of each job as it was seen; empty: not compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +188,8 @@ class DeleteMessages:
     handles: tuple[str, ...]
 
 
+# What a daemon may do that cannot read the control object (abilities.Ability.EVACUATE), with its records.
+EVACUATION = (RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue)
 Action = (
     RecordEvents | Block | Undrain | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
     | Drain | Signal | Requeue | SetReservation | DeleteReservation | DeleteMessages

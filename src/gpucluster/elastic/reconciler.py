@@ -88,6 +88,7 @@ class Reconciler:
         self._answers: list[_Answer] = []
         self._urgent = False
         self._control_read_at = self._passed_at = clients.clock()
+        self._control_error = ""
         self.status = StatusSnapshot(
             listening_since=clients.clock()
         )  # each new value replaces it, so any thread may read it
@@ -251,14 +252,23 @@ class Reconciler:
         self._pass()
         self.observing = False
 
+    def _note_standing(self) -> None:
+        """Note whether the control object is lost: this daemon was its last holder, and only evacuates now."""
+        lost = {d: loss for d, loss in self.status.lost.items() if d is not Dependency.CONTROL}
+        if self._clients.lease.cut_off():
+            new = Loss(since=self._control_read_at, words=self._control_error)
+            lost[Dependency.CONTROL] = self.status.lost.get(Dependency.CONTROL, new)
+        self.status = replace(self.status, lost=lost)
+
     def _lost_now(self) -> Mapping[Dependency, Loss]:
         """Return what could not be read, each with the time of the first failure in a row."""
+        others = {d: loss for d, loss in self.status.lost.items() if d is not Dependency.EC2}
         if self._cloud is not None:
-            return {}
+            return others
         old = self.status.lost.get(Dependency.EC2)
         words = next((one.unlisted for one in self._answers if one.unlisted), "")
         since = self._clients.clock() if old is None else old.since
-        return {Dependency.EC2: Loss(since=since, words=words)}
+        return {Dependency.EC2: Loss(since=since, words=words), **others}
 
     def _keep_of(self, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""
@@ -276,6 +286,7 @@ class Reconciler:
     def _why_halted(self, control: Control | None, error: str) -> str:
         """Return why launches stop. A stop in the object counts at once; a failed read counts only after a time."""
         now = self._clients.clock()
+        self._control_error = error
         if control is not None:
             self._control_read_at = now
             return halted_by(control)
@@ -299,7 +310,8 @@ class Reconciler:
             reports={k: r for k, r in self.status.reports.items() if r.at + REPORT_KEPT_S > now},
         )
         self.next_pass_s = self._plan.times.poll_s
-        if clients.lease.held():
+        self._note_standing()
+        if clients.lease.held() or clients.lease.cut_off():
             observation, actions = self.observation, self.decide()
             self._actor.act(actions, self._slurm.at if self._slurm else now)
             if self._slurm:

@@ -16,7 +16,13 @@ log = logging.getLogger("gpucluster.elastic")
 
 
 def lease_of(
-    control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float], *, on_standby: bool = False
+    control: ControlPort,
+    ttl_s: float,
+    journal: Path,
+    wall: Callable[[], float],
+    *,
+    on_standby: bool = False,
+    two_heads: bool = False,
 ) -> Lease:
     """Return this process's side of the lease."""
     return Lease(
@@ -28,6 +34,7 @@ def lease_of(
         local_holders=LocalHolders(has_ended=lease_holder.is_over, kill=lease_holder.end),
         known_epoch=lambda: fence_of(journal),
         on_standby=on_standby,
+        two_heads=two_heads,
     )
 
 

@@ -215,7 +215,7 @@ def test_spot_notice_drains_signals_and_replaces_at_once_and_requeues_before_the
     assert not kinds(s.step(), Drain, Signal, Requeue, PowerUp, MarkDown, PowerDown)
     s.now += 1
     assert kinds(s.step(), Drain, Signal, Requeue, MarkDown) == [
-        Requeue(jobs=(7,), instance=of(A1), reason=OURS)
+        Requeue(jobs=(7,), instance=of(A1), reason=OURS, started_at=(s.jobs[0].started_at,))
     ]
 
 
@@ -343,7 +343,9 @@ def test_suspended_job_keeps_its_instance_until_its_requeue() -> None:
     s.report(A1, spot())
     assert not kinds(s.step(), Signal, Requeue, MarkDown, PowerDown)
     s.now = NOW + 120 - TERMINATION.lead_s
-    assert kinds(s.step(), Requeue, MarkDown) == [Requeue(jobs=(7,), instance=of(A1), reason=OURS)]
+    assert kinds(s.step(), Requeue, MarkDown) == [
+        Requeue(jobs=(7,), instance=of(A1), reason=OURS, started_at=(s.jobs[0].started_at,))
+    ]
 
 
 def test_starting_job_on_an_interrupted_instance_is_requeued_at_once() -> None:

@@ -31,7 +31,7 @@ class Desk:
     ended: list[str] = field(default_factory=list[str])
     fence: int = 0
 
-    def lease(self, me: str, *, on_standby: bool = False) -> Lease:
+    def lease(self, me: str, *, on_standby: bool = False, two_heads: bool = False) -> Lease:
         return Lease(
             self.control,
             me,
@@ -41,6 +41,7 @@ class Desk:
             local_holders=LocalHolders(has_ended=lambda holder: holder in self.gone, kill=self.ended.append),
             known_epoch=lambda: self.fence,
             on_standby=on_standby,
+            two_heads=two_heads,
         )
 
     def both(self) -> tuple[Lease, Lease]:
@@ -394,6 +395,78 @@ def test_without_a_holder_nothing_is_launched_and_the_next_holder_continues(tmp_
     assert (len(pair.cloud.launches), {i.id for i in pair.living()}) == (launched, living)
     pair.control.readable = True
     pair.until(lambda: second.state == "COMPLETED" and not pair.living(), 1500)
+    pair.end()
+
+
+def test_last_holder_that_cannot_read_the_object_is_cut_off_until_it_reads_it_again() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.control.readable = False
+    desk.now = SAFE_S - 0.1
+    with pytest.raises(CloudError):
+        one.renew()
+    assert (one.held(), one.cut_off()) == (True, False)
+    desk.now = SAFE_S
+    assert (one.held(), one.cut_off()) == (False, True)
+    assert not two.cut_off(), "it never held the lease"
+    desk.control.readable = True
+    one.renew()
+    assert (one.held(), one.cut_off()) == (True, False)
+
+
+def test_holder_that_slept_is_not_cut_off_before_it_has_read_the_object() -> None:
+    """Another daemon may have taken the lease while it slept."""
+    desk = Desk()
+    one, _ = desk.both()
+    desk.control.readable = False
+    desk.now = SAFE_S
+    with pytest.raises(CloudError):
+        one.renew()
+    assert one.cut_off()
+    desk.now += TTL_S
+    assert not one.cut_off()
+    with pytest.raises(CloudError):
+        one.renew()
+    assert one.cut_off()
+
+
+def test_holder_that_lost_the_lease_or_has_a_second_head_is_never_cut_off() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    with pytest.raises(LeaseLostError):
+        one.renew()
+    desk.control.readable = False
+    assert not one.cut_off()
+    other = Desk()
+    head = other.lease("head", two_heads=True)
+    assert head.watch() == ""
+    other.control.readable = False
+    other.now = SAFE_S
+    with pytest.raises(CloudError):
+        head.renew()
+    assert not head.cut_off()
+
+
+def test_notice_is_heard_while_the_bucket_is_away(tmp_path: Path) -> None:
+    """While the control object could not be read, the daemon did nothing: the checkpoint was lost."""
+    pair = Pair(a_plan(), tmp_path)
+    job = pair.slurm.submit(2, lasts=5000)
+    pair.until(lambda: job.state == "RUNNING")
+    pair.run(60)
+    pair.control.readable = False
+    pair.run(TAKES_S)
+    instance = pair.living()[0]
+    changes = [call for call in pair.cloud.calls if call[0] in ("launch", "terminate")]
+    pair.model.interrupt(instance.id, pair.now, 120.0, silent=("queue",))
+    pair.until(lambda: job.state == "PENDING", 118)
+    assert [number for _, number, _ in pair.slurm.signals] == [job.id]
+    assert job.restarts == 1
+    assert [call for call in pair.cloud.calls if call[0] in ("launch", "terminate")] == changes
+    pair.control.readable = True
+    pair.until(lambda: job.state == "RUNNING", 900)
+    assert (len(pair.slurm.signals), job.restarts) == (1, 1)
     pair.end()
 
 

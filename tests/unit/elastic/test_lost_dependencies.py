@@ -1,4 +1,4 @@
-"""What the daemon does while it cannot read EC2, and what it leaves: decision 0003's table, over the models.
+"""What the daemon does while it cannot read EC2 or the control object, and what it leaves: decision 0003's table.
 
 While DescribeInstances failed, a spot notice was ignored: no signal, no requeue, the checkpoint was lost.
 """
@@ -17,10 +17,12 @@ from support.worlds import WORLDS
 
 from gpucluster.cloud.port import CloudError, Fault
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
+from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
+from gpucluster.elastic.lease import AlwaysHeld
 from gpucluster.elastic.model import (
     Action,
     Comment,
@@ -143,8 +145,55 @@ def test_pass_with_a_stale_view_of_the_cloud_only_evacuates(f: Fleet) -> None:
     assert any(isinstance(a, Signal) and a.jobs == (job.id,) for a in actions)
 
 
+class CutOff(AlwaysHeld):
+    """The lease of a daemon that was the last holder and cannot read the control object."""
+
+    cut = False
+
+    def held(self) -> bool:
+        return not self.cut
+
+    def cut_off(self) -> bool:
+        return self.cut
+
+
+def test_daemon_that_is_cut_off_only_evacuates(f: Fleet) -> None:
+    job, idle = running(f), f.slurm.submit(1, lasts=5.0)
+    f.until(lambda: idle.state == "COMPLETED", 200)
+    lease = CutOff()
+    f.reconciler._clients = f.reconciler._actor._clients = replace(f.reconciler._clients, lease=lease)
+    lease.cut, f.control.readable = True, False
+    calls, updates = len(f.cloud.calls), list[str]()
+    f.slurm.watch = lambda state, nodes: updates.append(state)
+    f.slurm.submit(4)
+    f.model.interrupt(next(i.id for i in f.living() if f.agents[i.id].slot in job.nodes), f.now, 120.0)
+    f.until(lambda: job.state == "PENDING", 118)
+    assert job.restarts == 1
+    f.run(2000)  # far above the idle time and the orphan's grace
+    assert set(updates) == {"drain"}
+    assert not [name for name, _ in f.cloud.calls[calls:] if name in ("launch", "fleet", "terminate")]
+    assert len(f.slurm.signals) == 1
+    loss = f.reconciler.status.lost[Dependency.CONTROL]
+    assert loss.since is not None
+    lease.cut, f.control.readable = False, True
+    f.until(lambda: job.state == "RUNNING", 2000)
+    assert f.reconciler.status.lost == {}
+
+
+def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(f: Fleet) -> None:
+    """The job's start time is read again just before."""
+    job = running(f)
+    lease = CutOff()
+    clients = replace(f.reconciler._clients, lease=lease)
+    lease.cut = True
+    for started_at, restarts in ((job.started - 1, 0), (job.started, 1)):
+        action = Requeue(jobs=(job.id,), instance="i-1", reason="spot", started_at=(started_at,))
+        Actor(clients).act((action,), f.now)
+        assert job.restarts == restarts
+
+
 def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
-    """Every dependency has a row, and `lost` without one is no loss."""
+    """Every dependency has a row."""
     assert set(LOSSES) == set(Dependency)
     seen = replace(f.reconciler.observation, slurm=f.slurm.read(f.now), cloud=None, lost={})
     actions: tuple[Action, ...] = decide(f.plan, f.bindings, seen, f.journal.memory, f.now)
@@ -153,18 +202,21 @@ def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
     assert Loss(since=None, words="").since is None
 
 
+@pytest.mark.parametrize("dependency", Dependency)
 @pytest.mark.parametrize(
     "world_of",
     [w for topic in WORLDS.values() for w in topic.values()],
     ids=[n for t in WORLDS.values() for n in t],
 )
 def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
+    dependency: Dependency,
     world_of: Callable[[], ClusterSnapshot],
 ) -> None:
     """`why`, `status` and the dry run promised launches, terminations and power-downs that this daemon could not do."""
-    lost = {Dependency.EC2: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}
+    lost = {dependency: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}
     seen = world_of()
-    snapshot = replace(seen, observation=replace(seen.observation, cloud=None, lost=lost))
+    cloud = None if dependency is Dependency.EC2 else seen.observation.cloud
+    snapshot = replace(seen, observation=replace(seen.observation, cloud=cloud, lost=lost))
     world = snapshot.world
     assert world is not None
     actions = would_do(snapshot)

@@ -103,6 +103,9 @@ class World:
     def held(self) -> bool:
         return self.may
 
+    def cut_off(self) -> bool:
+        return False
+
     def mine(self, control: object) -> bool:
         return self.may
 

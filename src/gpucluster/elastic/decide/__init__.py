@@ -133,7 +133,7 @@ def _note(
     if world is None:
         return None, ()
     entries: list[Entry] = []
-    steps = _SLURMS_FACTS if world.blind else _FACTS
+    steps = _FACTS if world.may(Ability.UPDATE) else _SLURMS_FACTS
     for step in steps:
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))
         if found:

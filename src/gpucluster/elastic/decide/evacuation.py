@@ -333,7 +333,7 @@ class EvacuatingJob:
 
 def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Action]:
     signals: dict[tuple[str, str, str], list[int]] = {}
-    back: dict[tuple[str, str, bool], list[int]] = {}
+    back: dict[tuple[str, str, bool], list[tuple[int, float]]] = {}
     for job in _evacuated_jobs(nodes):
         one = job.due(world.now, lambda x: x.signal_at)
         if one is None:
@@ -347,11 +347,12 @@ def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Ac
             signals.setdefault(key, []).append(job.id)
         last = job.due(world.now, lambda x: x.requeue_at)
         if job.is_requeued and (last or job.is_starting) and not done.sent_back:
-            back.setdefault((instance, reason, held), []).append(job.id)
+            back.setdefault((instance, reason, held), []).append((job.id, job.jobs[0].started_at))
     for (instance, signal, reason), jobs in sorted(signals.items()):
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
-    for (instance, reason, held), jobs in sorted(back.items()):
-        yield Requeue(jobs=tuple(sorted(jobs)), instance=instance, reason=reason, held=held)
+    for (instance, reason, held), runs in sorted(back.items()):
+        ids, started_at = zip(*sorted(runs), strict=True)
+        yield Requeue(jobs=ids, instance=instance, reason=reason, held=held, started_at=started_at)
 
 
 def _requeue_dead(world: World) -> Iterator[Requeue]:
