@@ -12,9 +12,10 @@ from typing import Any
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import Control, LaunchCall
+from gpucluster.cloud.port import Control, LaunchCall, Scaling
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan import names
+from gpucluster.plan.codec import dumps
 from gpucluster.plan.iam_policies import (
     VOLUME_KEY,
     HeadScope,
@@ -291,6 +292,17 @@ def write_control(world: World, role: str) -> object:
     return _control(world, role).write(Control(), None)
 
 
+def read_old_control(world: World, role: str) -> object:
+    """Read the stop that came before the damage."""
+    s3 = world.cloud.client("s3")
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    for body in (dumps(Control(scaling=Scaling.RUN)), dumps(Control(scaling=Scaling.STOP)), "{damaged"):
+        s3.put_object(Bucket=BUCKET, Key=names.CONTROL_KEY, Body=body.encode())
+    found = _control(world, role).last_scaling()
+    assert found is Scaling.STOP
+    return found
+
+
 def begin_without_control(world: World, role: str) -> object:
     world.cloud.client("s3").delete_object(Bucket=BUCKET, Key=names.CONTROL_KEY)
     assert _control(world, role).read() == Control()
@@ -420,6 +432,8 @@ RIGHTS: Mapping[tuple[str, str], Right] = {
     ("Bundle", "s3:GetObject"): Right("fetch the configuration at boot and when it changes", take_the_bundle),
     ("Objects", "s3:GetObject"): Right("read before each action which daemon may act, and whether to scale", read_control),
     ("Objects", "s3:PutObject"): Right("the active head writes its name and its status", write_control),
+    ("OldControl", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged", read_old_control),
+    ("Versions", "s3:ListBucketVersions"): Right("find that version; of no other object", read_old_control),
     ("CommandOutput", "s3:PutObject"): Right("the SSM agent writes the output of a command of the operator, who reads and deletes it", write_output),
     ("Missing", "s3:ListBucket"): Right("a missing control object answers 404, not 403", begin_without_control),
     ("Key", "secretsmanager:GetSecretValue"): Right("read the munge key at boot", take_the_key),

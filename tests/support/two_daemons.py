@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Instance, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Instance, Scaling, Stamped
 from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.events import LaunchRequested
 from gpucluster.elastic.executors import InlineExecutor
@@ -67,7 +67,12 @@ class Bucket(ControlPort):
     rest: Callable[[], None]
 
     def read(self) -> Control:
-        return self.stamped().control
+        self.rest()
+        return self.port.read()
+
+    def last_scaling(self) -> Scaling:
+        self.rest()
+        return self.port.last_scaling()
 
     def stop(self, by: str) -> None:
         self.port.stop(by)

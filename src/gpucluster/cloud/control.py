@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpucluster.cloud.aws import boto3_client, client_config, translated
-from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped
+from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped, malformed
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, loads
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _TRIES = 8  # two writers conflict only a few times; more conflicts are a fault of this program
 _RACED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
+_VERSIONS = 100  # of the object, newest first; a renewal of the lease makes one each ten seconds
 _LIMIT = 64 * 1024  # bytes; the object has fewer than 200
 
 
@@ -28,7 +29,21 @@ class S3Control:
 
     def read(self) -> Control:
         """See ControlPort. Without an answer the caller must not launch: it treats CloudError as STOP."""
-        return self.stamped().control
+        seen = self.stamped()
+        if seen.malformed:
+            raise malformed(seen.malformed)
+        return seen.control
+
+    def last_scaling(self) -> Scaling:
+        """See ControlPort. The bucket keeps old versions, so a stop that came just before the damage counts."""
+        with translated():
+            versions = self._client().list_object_versions(Bucket=self._bucket, Prefix=names.CONTROL_KEY)
+        for version in versions.get("Versions", ())[:_VERSIONS]:  # the newest first
+            if version.get("Key") == names.CONTROL_KEY:
+                seen = self._stamped(version.get("VersionId"))
+                if not seen.malformed:
+                    return seen.control.scaling
+        return Scaling.STOP
 
     def stop(self, by: str) -> None:
         """See ControlPort."""
@@ -40,15 +55,23 @@ class S3Control:
 
     def stamped(self) -> Stamped:
         """See ControlPort."""
+        return self._stamped()
+
+    def _stamped(self, version: str | None = None) -> Stamped:
+        of_version: dict[str, Any] = {} if version is None else {"VersionId": version}
         try:
             with translated():
-                answer = self._client().get_object(Bucket=self._bucket, Key=names.CONTROL_KEY)
+                answer = self._client().get_object(Bucket=self._bucket, Key=names.CONTROL_KEY, **of_version)
                 text = answer["Body"].read(_LIMIT)
         except CloudError as error:
             if error.code == "NoSuchKey":
                 return Stamped(control=Control(), etag=None)
             raise
-        return Stamped(control=self._parse(text), etag=answer["ETag"])
+        try:
+            return Stamped(control=loads(Control, text), etag=answer["ETag"])
+        except (ValueError, RecursionError) as error:
+            words = f"{self._name}: {error}"
+            return Stamped(control=Control(scaling=Scaling.STOP), etag=answer["ETag"], malformed=words)
 
     def write(self, control: Control, etag: str | None) -> str | None:
         """See ControlPort. After a conflict (409) the caller reads the version again, as after 412."""
@@ -71,6 +94,8 @@ class S3Control:
     def _write(self, scaling: Scaling, by: str) -> None:
         for _ in range(_TRIES):
             seen = self.stamped()
+            if seen.malformed:
+                raise malformed(seen.malformed)
             if seen.etag is not None and seen.control.scaling is scaling:
                 return
             if self.write(replace(seen.control, scaling=scaling, by=by), seen.etag) is not None:
@@ -78,13 +103,6 @@ class S3Control:
         raise CloudError(
             Fault.LOST, "ConditionalRequestConflict", f"{self._name} is written by others all the time"
         )
-
-    def _parse(self, text: bytes) -> Control:
-        try:
-            return loads(Control, text)
-        except (ValueError, RecursionError) as error:
-            words = f"{self._name}: {error}; nobody may act until it is deleted, and then written anew"
-            raise CloudError(Fault.CONFIGURATION, "MalformedControl", words) from error
 
     @property
     def _name(self) -> str:

@@ -244,13 +244,25 @@ class Stamped:
 
     control: Control
     etag: str | None  # None: the object does not exist
+    malformed: str = ""  # why its content cannot be read; then `control` says nothing but STOP
+
+
+def malformed(words: str) -> CloudError:
+    """Return the error of a control object whose content cannot be read."""
+    return CloudError(
+        Fault.CONFIGURATION, "MalformedControl", f"{words}; the daemon replaces it about half a minute later"
+    )
 
 
 class ControlPort(Protocol):
     """The control object of one cluster. It is read before each launch; a missing answer counts as STOP."""
 
     def read(self) -> Control:
-        """Return the object; Control() if it does not exist."""
+        """Return the object; Control() if it does not exist. CloudError also if its content cannot be read."""
+        ...
+
+    def last_scaling(self) -> Scaling:
+        """Return the scaling of the last version whose content can be read; STOP if there is none."""
         ...
 
     def stop(self, by: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Stamped, malformed
 from gpucluster.errors import StateError
 
 MARGIN = 0.1  # of the ttl, on both sides: far more than two clocks differ in that time
@@ -88,6 +88,7 @@ class Lease:
         self._until = float("-inf")
         self._unread_at = float("-inf")  # the last renewal failed then, because the object could not be read
         self._over = threading.Event()
+        self._mine = Control()  # our last write
         self.epoch = 0
 
     @property
@@ -125,7 +126,9 @@ class Lease:
             return seen.control.holder or _nobody(seen)
         self._local_holders.kill(seen.control.holder)
         epoch = max(seen.control.epoch, self._known_epoch()) + 1
-        if not self._write(replace(seen.control, holder=self._me, epoch=epoch, beat=0), seen.etag):
+        scaling = self._port.last_scaling() if seen.malformed else seen.control.scaling
+        mine = replace(seen.control, scaling=scaling, holder=self._me, epoch=epoch, beat=0)
+        if not self._write(mine, seen.etag):
             return "another standby, which was faster"
         self.epoch = epoch
         return ""
@@ -142,6 +145,9 @@ class Lease:
     def _renew(self) -> None:
         for _ in range(TRIES):
             seen = self._seen
+            if seen is not None and seen.malformed:
+                self._replace_malformed(self._read())
+                continue
             if seen is None or not self.mine(seen.control):
                 break
             if self._write(replace(seen.control, beat=seen.control.beat + 1), seen.etag):
@@ -152,6 +158,16 @@ class Lease:
         holder = seen.control.holder if seen else ""
         raise LeaseLostError(
             f"the lease is held by {holder or 'nobody'}", next_step="systemd starts it again as a standby"
+        )
+
+    def _replace_malformed(self, seen: Stamped) -> None:
+        """Write the object anew if nobody else did so in the lease's time. CloudError: it is too early, or not written."""
+        if not seen.malformed:
+            return
+        if not self._is_free(seen):
+            raise malformed(seen.malformed)
+        self._write(
+            replace(self._mine, scaling=self._port.last_scaling(), beat=self._mine.beat + 1), seen.etag
         )
 
     def release(self) -> None:
@@ -174,6 +190,8 @@ class Lease:
         """A missing object is free at once only for the first daemon of a cluster. Later, a person may have deleted it."""
         if self._seen_at - self._since >= self._ttl_s + self._margin_s:
             return True
+        if seen.malformed:
+            return False
         if seen.etag is None:
             return not self._known_epoch()
         holder = seen.control.holder
@@ -199,6 +217,7 @@ class Lease:
                     raise lost  # not written; the caller may try again
                 return False
             written = seen.etag
+        self._mine = control
         self._seen = Stamped(control=control, etag=written)
         self._until = sent + self._ttl_s - self._margin_s
         return True
@@ -206,4 +225,6 @@ class Lease:
 
 def _nobody(seen: Stamped) -> str:
     """Describe the lease if the object names no holder: it was released for the first head, or the object was deleted."""
+    if seen.malformed:
+        return "the holder of a damaged object"
     return "the first head, if it starts," if seen.etag is not None else "the holder of a deleted object"

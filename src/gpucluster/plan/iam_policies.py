@@ -305,6 +305,13 @@ def _objects(scope: HeadScope) -> list[Statement]:
     return [
         allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
         allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
+        allow("OldControl", ["s3:GetObjectVersion"], f"{scope.bucket}/{CONTROL_KEY}"),
+        allow(
+            "Versions",
+            ["s3:ListBucketVersions"],
+            scope.bucket,
+            when={"StringEquals": {"s3:prefix": [CONTROL_KEY]}},
+        ),
         allow("Missing", ["s3:ListBucket"], scope.bucket),  # without it a missing object answers 403, not 404
     ]
 

@@ -11,6 +11,7 @@ from support.clouds import RunningCloud, running_cloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped
 from gpucluster.plan import names
+from gpucluster.plan.codec import dumps
 
 pytestmark = pytest.mark.loopback
 _BUCKETS = count(1)
@@ -124,7 +125,25 @@ def test_invalid_object_permits_no_launch(s3: Any, bucket: str, text: bytes):
     with pytest.raises(CloudError) as caught:
         S3Control("us-east-1", bucket, lambda: s3).read()
     assert caught.value.fault is Fault.CONFIGURATION
-    assert "until it is deleted" in str(caught.value)
+    assert "the daemon replaces it" in str(caught.value)
+    with pytest.raises(CloudError, match="MalformedControl"):
+        S3Control("us-east-1", bucket, lambda: s3).stop("down")
+
+
+def test_scaling_of_a_damaged_object_is_that_of_its_last_readable_version(s3: Any, bucket: str):
+    control = S3Control("us-east-1", bucket, lambda: s3)
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    for scaling in (Scaling.STOP, Scaling.RUN):
+        s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=dumps(Control(scaling=scaling)).encode())
+        s3.put_object(Bucket=bucket, Key=f"{names.CONTROL_KEY}.old", Body=b"another object")
+        for garbage in (b"{", b"[]"):
+            s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=garbage)
+        assert control.last_scaling() is scaling
+
+
+def test_scaling_of_an_object_that_was_never_readable_is_stop(s3: Any, bucket: str):
+    s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=b"{")
+    assert S3Control("us-east-1", bucket, lambda: s3).last_scaling() is Scaling.STOP
 
 
 def test_missing_bucket_is_an_error(s3: Any):

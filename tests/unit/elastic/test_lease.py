@@ -398,6 +398,68 @@ def test_without_a_holder_nothing_is_launched_and_the_next_holder_continues(tmp_
     pair.end()
 
 
+@pytest.mark.parametrize("scaling", Scaling)
+def test_holder_replaces_a_damaged_object_after_the_leases_time_and_keeps_its_scaling(scaling: Scaling) -> None:
+    """Nobody could act until a person had deleted it."""
+    desk = Desk()
+    one, two = desk.both()
+    desk.control.control = replace(desk.control.control, scaling=scaling)
+    desk.now = 5.0
+    desk.control.damage("no JSON")
+    for now in (10.0, SAFE_S, 10.0 + TAKES_S - 0.1):
+        desk.now = now
+        with pytest.raises(CloudError, match="MalformedControl"):
+            one.renew()
+    assert one.cut_off()
+    desk.now = 10.0 + TAKES_S
+    one.renew()
+    assert one.held()
+    found = desk.control.read()
+    assert (found.holder, found.epoch, found.scaling) == ("first", 1, scaling)
+    assert two.watch() == "first"
+
+
+def test_standby_replaces_a_damaged_object_of_a_dead_holder() -> None:
+    desk = Desk()
+    _, two = desk.both()
+    desk.fence = 7
+    desk.control.damage("no JSON")
+    assert two.watch() == "the holder of a damaged object"
+    desk.now = TAKES_S - 0.1
+    assert two.watch()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    assert (desk.control.read().holder, desk.control.read().epoch) == ("second", 8)
+
+
+def test_only_one_daemon_replaces_a_damaged_object() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.control.damage("no JSON")
+    with pytest.raises(CloudError):
+        one.renew()
+    two.watch()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    with pytest.raises(LeaseLostError):
+        one.renew()
+    assert not one.cut_off()
+
+
+def test_object_that_is_mended_by_hand_is_read_again() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    good = desk.control.control
+    desk.control.damage("no JSON")
+    desk.now = 3.0
+    with pytest.raises(CloudError):
+        one.renew()
+    desk.control.write(good, '"2"')
+    desk.now = 6.0
+    one.renew()
+    assert one.held()
+
+
 def test_last_holder_that_cannot_read_the_object_is_cut_off_until_it_reads_it_again() -> None:
     desk = Desk()
     one, two = desk.both()

@@ -24,6 +24,7 @@ from gpucluster.cloud.port import (
     Reservation,
     Scaling,
     Stamped,
+    malformed,
 )
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
@@ -201,13 +202,26 @@ class ModelControl:
 
     def __init__(self, control: Control | None = None) -> None:
         self.control = control or Control()
-        self.readable = True
+        self.readable, self.damaged = True, ""
         self.faults = InjectedFaults()
         self._version: int | None = None if control is None else 0
 
     def read(self) -> Control:
         """See ControlPort."""
-        return self.stamped().control
+        seen = self.stamped()
+        if seen.malformed:
+            raise malformed(seen.malformed)
+        return seen.control
+
+    def damage(self, words: str) -> None:
+        """Overwrite the content with one that cannot be read, as a person or a program can."""
+        self.damaged = words
+        self._version = (self._version or 0) + 1
+
+    def last_scaling(self) -> Scaling:
+        """See ControlPort."""
+        self._admit("ListObjectVersions")
+        return self.control.scaling if self._version else Scaling.STOP
 
     def stop(self, by: str) -> None:
         """See ControlPort."""
@@ -216,6 +230,8 @@ class ModelControl:
     def stamped(self) -> Stamped:
         """See ControlPort."""
         self._admit("GetObject")
+        if self.damaged:
+            return Stamped(control=Control(scaling=Scaling.STOP), etag=self._etag, malformed=self.damaged)
         return Stamped(control=self.control, etag=self._etag)
 
     def write(self, control: Control, etag: str | None) -> str | None:
@@ -238,7 +254,7 @@ class ModelControl:
         return None if self._version is None else f'"{self._version}"'
 
     def _store(self, control: Control) -> None:
-        self.control, self._version = control, (self._version or 0) + 1
+        self.control, self._version, self.damaged = control, (self._version or 0) + 1, ""
 
     def _admit(self, action: str) -> None:
         if not self.readable:
