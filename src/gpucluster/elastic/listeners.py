@@ -1,14 +1,26 @@
-"""Threads that listen: at the socket of the hooks, and at the queue of EC2's interruption notices."""
+"""What listens: at the socket of the hooks, at the queue of EC2's interruption notices, and over HTTP."""
 
 import socket
 import threading
 from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 
 from gpucluster.cloud.port import NoticePort, QueueNotice
 
 QUEUE_WAIT_S = 20.0  # the longest that SQS allows
 QUEUE_PAUSE_S = 5.0  # after a failed read; the nodes report notices, too
+
+
+class Server(ThreadingHTTPServer):
+    """A server that looks up no name when it starts: http.server asks DNS for the name of its address, in our thread."""
+
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 def listen_to_hooks(path: Path, wake: Callable[[], object]) -> socket.socket:

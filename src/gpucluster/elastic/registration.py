@@ -18,6 +18,7 @@ from gpucluster import shell
 from gpucluster.elastic.decide.evacuation import interruption_notice
 from gpucluster.elastic.decide.jobs import BATCH_SCRIPT_S
 from gpucluster.elastic.decide.world import positions_of
+from gpucluster.elastic.listeners import Server
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView, SlurmView
 from gpucluster.plan import codec
@@ -213,13 +214,12 @@ def serve_here(addresses: Sequence[str], port: int, service: RegistrationService
     return serve(addresses[-1], port, service)
 
 
-class _RegistrationServer(ThreadingHTTPServer):
+class _RegistrationServer(Server):
     """One thread per connection; each peer has few, each for a short time, because any host may reach the port.
 
     Connections from root's source ports are counted apart, so that a user of a shared node cannot take its agent's places.
     """
 
-    daemon_threads = True
     request_queue_size = 1024  # a whole burst of nodes registers at once
 
     def __init__(self, *arguments: Any) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpucluster.cloud.port import Control, QueueNotice, Reservation, Scaling
 from gpucluster.elastic.abilities import Dependency, Loss
+from gpucluster.elastic.listeners import Server
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
 from gpucluster.plan import codec
 from gpucluster.plan.messages import ControllerWatch, HeldBundle
@@ -156,8 +157,6 @@ def from_json(body: bytes) -> StatusSnapshot:
     return codec.loads(StatusSnapshot, body)
 
 
-class _StatusServer(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _StatusServer(Server):
     def handle_error(self, request: object, client_address: object) -> None:
         """Log nothing of a client that hangs up."""

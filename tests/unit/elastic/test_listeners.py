@@ -1,5 +1,7 @@
-"""The thread that polls the queue continues after an error."""
+"""The thread that polls the queue continues after an error; the servers wait for no DNS."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -42,3 +44,26 @@ def test_unexpected_error_is_logged_and_next_message_is_received(monkeypatch: py
     assert ended.wait(BOUND_S)
     assert received == [EVENT]
     assert warnings == ["the queue: no such thing"]
+
+
+LOOK_UPS = """
+import sys
+from http.server import BaseHTTPRequestHandler
+asked = []
+sys.addaudithook(lambda event, _: asked.append(event) if event in ("socket.gethostbyaddr", "socket.gethostbyname") else None)
+from gpucluster.elastic import status_endpoint, registration
+from gpucluster.elastic.status_endpoint import StatusSnapshot
+server = status_endpoint.serve(0, bytes, StatusSnapshot)
+service = registration.RegistrationService(registration.unmunge, receive=print, observe=print)
+other = registration.serve("127.0.0.1", 0, service)
+for one in (server, other):
+    one.shutdown()
+    one.server_close()
+print(asked)
+"""
+
+
+def test_servers_of_the_daemon_look_up_no_name() -> None:
+    """http.server asks DNS for the name of its address, in the thread that owns the state: half a minute without DNS."""
+    done = subprocess.run([sys.executable, "-c", LOOK_UPS], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
