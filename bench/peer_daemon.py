@@ -16,6 +16,7 @@ from gpucluster import catalog, gc_control
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.elastic.daemon import Daemon, Paths, Ports, RunOptions
+from gpucluster.elastic.notifier import Notifier
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.plan.model import Bindings, Market, SlurmOnAws, TemplateBinding
 from gpucluster.plan.resolve import resolve
@@ -57,7 +58,7 @@ def main(folder: Path, subnet: str, template: str) -> None:
     paths = Paths(bundle=folder, journal=folder / "journal", spool=folder / "spool", wake=folder / "wake")
     control = S3Control(REGION, BUCKET)
     lease = lease_of(control, plan.times.lease_s, paths.journal, time.time)
-    assert Standby(lease).wait()
+    assert Standby(lease, Notifier()).wait()
     ports = Ports(cloud=AwsCloud(REGION), slurm=Scontrol(), control=control)
     daemon = Daemon(plan, bindings, paths, ports, RunOptions(lease=lease))
     gc_control.freeze_loaded()  # as the daemon's program

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _TAGGED = ("instance", "volume", "network-interface")  # templates do not tag these by themselves (T17)
 _PAGE = 1000
+CONNECT_S = 5  # for each address of a name
 _READ = (  # the parts of an instance that `view` takes
     *("InstanceId", "State", "Placement", "InstanceType", "PrivateIpAddress", "LaunchTime", "ClientToken"),
     *("StateReason", "StateTransitionReason", "CapacityReservationId", "InstanceLifecycle", "Tags"),
@@ -208,7 +209,7 @@ def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
     from botocore.config import Config  # noqa: PLC0415
 
     return Config(
-        connect_timeout=5,
+        connect_timeout=CONNECT_S,
         read_timeout=read_timeout_s,
         retries={"mode": "standard", "total_max_attempts": attempts},
         user_agent_extra="gpucluster",

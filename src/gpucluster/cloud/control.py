@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.cloud.aws import boto3_client, client_config, translated
+from gpucluster.cloud.aws import CONNECT_S, boto3_client, client_config, translated
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped, malformed
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, loads
@@ -16,14 +16,31 @@ _TRIES = 8  # two writers conflict only a few times; more conflicts are a fault 
 _RACED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
 _VERSIONS = 100  # of the object, newest first; a renewal of the lease makes one each ten seconds
 _LIMIT = 64 * 1024  # bytes; the object has fewer than 200
+ATTEMPTS = 3
+READ_S = 10
+# The longest call of one attempt: urllib3 tries each address of the name, and S3 answers with up to eight; then the first
+# byte and the body. Before it: the name (two rounds of 5 s, also with the search domain) and credentials of the metadata
+# service (three requests of 1 s).
+ADDRESSES, NAME_S, CREDENTIALS_S = 8, 20, 3
+ONE_ATTEMPT_S = NAME_S + CREDENTIALS_S + ADDRESSES * CONNECT_S + 2 * READ_S
 
 
 class S3Control:
     """The ControlPort over S3. `client` creates the S3 client at the first call; the default is boto3's."""
 
-    def __init__(self, region: str, bucket: str, client: "Callable[[], S3Client] | None" = None) -> None:
+    def __init__(
+        self,
+        region: str,
+        bucket: str,
+        client: "Callable[[], S3Client] | None" = None,
+        *,
+        attempts: int = ATTEMPTS,
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`before` is called before each request, in the thread of the caller."""
         self._region = region
         self._bucket = bucket
+        self._attempts, self._before = attempts, before
         self._make = client or self._boto3_client
         self._s3: S3Client | None = None
 
@@ -109,9 +126,10 @@ class S3Control:
         return f"s3://{self._bucket}/{names.CONTROL_KEY}"
 
     def _client(self) -> "S3Client":
+        self._before()
         if self._s3 is None:
             self._s3 = self._make()
         return self._s3
 
     def _boto3_client(self) -> "S3Client":
-        return boto3_client("s3", self._region, client_config(attempts=3, read_timeout_s=10))
+        return boto3_client("s3", self._region, client_config(attempts=self._attempts, read_timeout_s=READ_S))

@@ -2,12 +2,14 @@
 
 One thread owns all state and runs the calls in its inbox. A small pool of threads calls the cloud, one thread calls
 scontrol, one renews the lease, one polls the queue. The threads of the registration server only read a snapshot.
-A daemon without the lease waits for it, with neither the journal nor a socket open.
+A daemon without the lease waits for it, with neither the journal nor a socket open. The thread that owns the state ticks for
+systemd's watchdog, so nothing that it calls may wait long: `notifier.WATCHDOG_S`.
 """
 
 import argparse
 import contextlib
 import errno
+import faulthandler
 import logging
 import os
 import signal
@@ -36,6 +38,7 @@ from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lease import AlwaysHeld, Lease, LeaseLostError
 from gpucluster.elastic.listeners import listen_to_hooks, listen_to_queue
 from gpucluster.elastic.log_lines import OneLine
+from gpucluster.elastic.notifier import ACTS, NO_LEASE, Notifier
 from gpucluster.elastic.reconciler import Reaction, Reconciler
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.elastic.topology_observer import TopologyObserver
@@ -82,9 +85,10 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The daemon's lease, and the function that is called at each failpoint."""
+    """The daemon's lease, how it tells systemd that it lives, and the function that is called at each failpoint."""
 
     lease: Lease | AlwaysHeld = field(default_factory=AlwaysHeld)
+    notifier: Notifier = field(default_factory=Notifier)
     hit: Callable[[Failpoint], None] = lambda _: None
 
 
@@ -106,33 +110,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             from gpucluster.elastic.inspect import reconcile  # noqa: PLC0415  only the dry run needs it
 
             return reconcile.main(["--dry-run"])
-        _run(Paths())
+        faulthandler.enable()  # the watchdog's SIGABRT writes into the log where each thread is
+        _run(Paths(), Notifier.from_environ(os.environ))
     except GpuclusterError as error:
         log.critical("%s", error)
         return error.exit_code
     return 0
 
 
-def _run(paths: Paths) -> None:
+def _run(paths: Paths, notifier: Notifier) -> None:
     """Wait for the lease, then run the daemon until a signal stops it."""
     plan, bindings = load(paths.bundle)
+    notifier.ready()  # before the lease: the agent does not wait for that
     hit = failpoint_hits(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
     on_standby = socket.gethostname() == names.standby_name(plan.name)
+    # Who waits for the lease, and who renews it, calls again within two seconds.
+    control = S3Control(bindings.region, bindings.bucket, attempts=1, before=notifier.tick)
     lease = lease_of(
-        real_ports(bindings).control,
+        control,
         plan.times.lease_s,
         paths.journal,
         time.time,
         on_standby=on_standby,
         two_heads=plan.head.standby is not None,
     )
-    standby = Standby(lease)
+    standby = Standby(lease, notifier)
     _end_with(standby.stop)
     if not standby.wait():
         return
     hit(Failpoint.AFTER_LEASE)
     plan, bindings = load(paths.bundle)  # the bundle may have changed during the wait
-    daemon = Daemon(plan, bindings, paths, real_ports(bindings), RunOptions(lease=lease, hit=hit))
+    options = RunOptions(lease=lease, notifier=notifier, hit=hit)
+    daemon = Daemon(plan, bindings, paths, real_ports(bindings), options)
     gc_control.freeze_loaded()  # else a collection in a burst looks at all models of boto3: 0.1 s
     _end_with(daemon.stop)
     if standby.stopped:  # a signal came before `daemon.stop` was its handler
@@ -179,7 +188,7 @@ class Daemon:
         options: RunOptions | None = None,
     ) -> None:
         self._plan, self._paths, self._options = plan, paths, options or RunOptions()
-        self._notices = ports.notices
+        self._notices, self._notifier = ports.notices, self._options.notifier
         self._inbox: Inbox = Inbox()
         self._stop = self._observe_due = self._decide_due = self._observing = self._renewing = False
         self._observe_at = self._scan_at = self._renew_at = 0.0  # monotonic
@@ -193,7 +202,9 @@ class Daemon:
         lease = self._options.lease
         epoch = lease.epoch if isinstance(lease, Lease) else None
         shared = plan.head.standby is not None
-        self._journal = Journal.open(paths.journal, time.time(), epoch, shared=shared)
+        self._journal = Journal.open(
+            paths.journal, time.time(), epoch, shared=shared, each_page=self._notifier.tick
+        )
         self._registration = registration.RegistrationService(
             registration.unmunge,
             receive=lambda report: self._inbox.put(lambda: self._receive_report(report)),
@@ -220,10 +231,12 @@ class Daemon:
         """Run until `stop`, then finish running calls. The next start repeats calls without an outcome."""
         hooks = listen_to_hooks(self._paths.wake, lambda: self._inbox.put(self._request_observation))
         self._listen_to_queue()
+        self._tell_lease()
         try:
             while not self._stop:
                 self._turn()
         finally:
+            self._notifier.stopping()
             self._ended.set()
             self._close_servers()
             hooks.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then ends because the socket is closed
@@ -240,6 +253,7 @@ class Daemon:
 
     def _turn(self) -> None:
         """Run one call from the inbox, then all that is due."""
+        self._notifier.tick()
         wait = min(self._scan_at, self._observe_at) - time.monotonic()
         before = self._journal.memory
         work: Callable[[], None] = lambda: None  # noqa: E731
@@ -278,6 +292,15 @@ class Daemon:
         if error is not None:
             self._renew_at = time.monotonic() + RENEW_AGAIN_S
             self._warn(f"the lease: {error}")
+        self._tell_lease(error)
+
+    def _tell_lease(self, error: CloudError | None = None) -> None:
+        """Tell systemd whether this daemon may act. A renewal may fail for some time before the lease is over."""
+        lease = self._options.lease
+        if lease.held():
+            self._notifier.status(f"{ACTS}, as {lease.me}")
+        elif error is not None:
+            self._notifier.status(f"{NO_LEASE}the control object: {error}")
 
     def _release(self) -> None:
         """Release the lease, so that a waiting daemon need not wait for its end."""

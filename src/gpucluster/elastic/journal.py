@@ -21,7 +21,10 @@ from gpucluster.plan import codec
 
 SCHEMA = 1
 SNAPSHOT_EVERY = 1000  # events; a fold of this many takes milliseconds
-PAGE = 2000  # events in one read: without WAL a reader blocks commits, and a commit fails after a wait of 5 s
+BUSY_S = 5.0  # how long a statement waits for the lock of another process, before it fails
+PAGE = (
+    2000  # events in one read: without WAL a reader blocks commits, and a commit fails after a wait of BUSY_S
+)
 AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
@@ -50,13 +53,21 @@ class Journal:
         self.watch: Watch = lambda entries, before, after: None  # called with each batch that is on disk
 
     @classmethod
-    def open(cls, path: Path, now: float, epoch: int | None = None, *, shared: bool = False) -> "Journal":
+    def open(
+        cls,
+        path: Path,
+        now: float,
+        epoch: int | None = None,
+        *,
+        shared: bool = False,
+        each_page: Callable[[], object] = lambda: None,
+    ) -> "Journal":
         """Open or create it as the holder of `epoch` (None: no fence). Another schema raises a StateError.
 
-        `shared`: other machines open it too.
+        `shared`: other machines open it too. `each_page` is called while a long journal is read.
         """
         try:
-            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL")
+            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL", each_page)
         except (sqlite3.OperationalError, OSError) as error:
             step = _step_after(error)
             raise StateError(f"the journal {path} cannot be opened: {error}", next_step=step) from error
@@ -64,16 +75,18 @@ class Journal:
             raise StateError(f"the journal {path} cannot be read: {error}", next_step=AWAY) from error
 
     @classmethod
-    def _opened(cls, path: Path, now: float, epoch: int | None, mode: str) -> "Journal":
+    def _opened(
+        cls, path: Path, now: float, epoch: int | None, mode: str, each_page: Callable[[], object]
+    ) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(path, isolation_level=None)
+        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         db.execute(f"PRAGMA journal_mode={mode}")
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(_TABLES)
         _check_schema(db, path)
         epoch = _raise_fence(db, epoch)  # before the read: no other process can add events after it
         memory, snapshot = _load_snapshot(db)
-        tail = (entry for _, entry in read_entries(db, snapshot))
+        tail = (entry for _, entry in read_entries(db, snapshot, each_page))
         journal = cls(db, fold(memory, tail), last=_last_id(db), snapshot=snapshot, epoch=epoch)
         if not journal.memory.epoch:
             # From the clock, once per journal: a rebuilt head must not repeat the tokens of the head before it.
@@ -152,10 +165,13 @@ def read_only(path: Path) -> tuple[Entry, ...]:
         db.close()
 
 
-def read_entries(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Entry]]:
+def read_entries(
+    db: sqlite3.Connection, after: int, each_page: Callable[[], object] = lambda: None
+) -> Iterator[tuple[int, Entry]]:
     """Yield events with their ids. Kinds that this version does not know are skipped."""
     sql = "SELECT id, at, kind, body FROM events WHERE id > ? ORDER BY id LIMIT ?"
     while rows := db.execute(sql, (after, PAGE)).fetchall():
+        each_page()
         for number, at, kind, body in rows:
             if kind in EVENTS:
                 yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], json.loads(body)))

@@ -11,6 +11,7 @@ from gpucluster.cloud.port import CloudError, ControlPort
 from gpucluster.elastic import lease_holder
 from gpucluster.elastic.journal import fence_of
 from gpucluster.elastic.lease import Lease, LocalHolders
+from gpucluster.elastic.notifier import STANDBY, Notifier
 
 log = logging.getLogger("gpucluster.elastic")
 
@@ -39,10 +40,10 @@ def lease_of(
 
 
 class Standby:
-    """Waits until this process holds the lease."""
+    """Waits until this process holds the lease, and ticks in each round."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, lease: Lease, notifier: Notifier) -> None:
+        self._lease, self._notifier = lease, notifier
         self._ends: SimpleQueue[None] = SimpleQueue()  # its `put` is reentrant: signal handlers call it
         self._logged = ""
         self.stopped = False
@@ -55,18 +56,20 @@ class Standby:
     def wait(self) -> bool:
         """Wait, and return True with the lease; False after `stop`."""
         while not self.stopped:
+            self._notifier.tick()
             try:
                 holder = self._lease.watch()
                 if not holder:
                     return True
-                self._log(f"standby: {holder} holds the lease")
+                self._tell(f"{holder} holds the lease")
             except CloudError as error:
-                self._log(f"standby: the control object: {error}")
+                self._tell(f"the control object: {error}")
             with contextlib.suppress(Empty):
                 self._ends.get(timeout=self._lease.watch_every_s)
         return False
 
-    def _log(self, words: str) -> None:
+    def _tell(self, words: str) -> None:
+        self._notifier.status(f"{STANDBY}{words}")
         if words != self._logged:
-            log.info("%s", words)
+            log.info("%s%s", STANDBY, words)
         self._logged = words
