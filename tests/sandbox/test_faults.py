@@ -53,7 +53,8 @@ def test_why_says_that_the_daemon_does_not_run(burst: Cluster) -> None:
     job = burst.sbatch("-N1", "--gres=gpu:8", script="true")
     burst.wait("Slurm gives it a node", lambda: "CONFIGURING" in burst.state(job))
     said = why(burst, str(job))
-    assert "nothing is launched: gpucluster-elastic does not answer on this machine" in said
+    assert "nothing is launched: gpucluster-elastic does not act on this machine" in said
+    assert "gpucluster-elastic of this machine does not run" in said
     assert "systemctl status gpucluster-elastic" in said
     assert "EC2 answers" not in said
     burst.exec("head", "systemctl", "start", "gpucluster-elastic", "gpucluster-agent")

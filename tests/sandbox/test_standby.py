@@ -3,14 +3,17 @@
 import contextlib
 import itertools
 import json
+import re
 
 import pytest
 from cluster import Cluster
 
+from gpucluster.elastic.notifier import WATCHDOG_S
 from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 UNIT, AGENT = "gpucluster-elastic.service", names.AGENT_UNIT
+PYTHON = ("/opt/gpucluster/venv/bin/python", "-m")
 NUMBERS = itertools.count(1)  # a new name for each unit, because the log of an old unit remains
 DAEMON = ("/opt/gpucluster/venv/bin/python", "-I", "-m", "gpucluster.elastic.daemon")
 # A daemon in another PID namespace is like one on another machine: the standby can neither find nor kill its process.
@@ -82,6 +85,16 @@ def pair(burst):
             burst.exec("head", "systemctl", "stop", unit, check=False)
         burst.exec("head", "rm", "-f", "/var/lib/gpucluster/elastic/tripped")
         burst.exec("head", "systemctl", "start", UNIT, AGENT)
+
+
+def main_pid(burst):
+    return burst.exec("head", "systemctl", "show", UNIT, "--property=MainPID", "--value").strip()
+
+
+def told(burst, program, *words):
+    """What a program of the head prints, with its notes."""
+    command = " ".join((*PYTHON, f"gpucluster.elastic.inspect.{program}", *words, "2>&1"))
+    return burst.exec("head", "sh", "-c", command, check=False)
 
 
 def launched(burst):
@@ -161,3 +174,44 @@ def test_burst_continues_after_a_kill_at_a_failpoint_of_the_lease(pair, burst, f
     pair.led_by(second)
     with burst_continues(burst):
         assert pair.active(second), "each failpoint kills once"
+
+
+def test_frozen_daemon_is_killed_and_started_again(burst):
+    """A daemon that hung stayed so until a person came, and `why` promised that the agent starts it again."""
+    running = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
+    burst.wait("the job runs", lambda: burst.state(running) == "RUNNING")
+    burst.exec("head", "systemctl", "stop", AGENT)  # it starts a daemon that does not run
+    before = main_pid(burst)
+    burst.exec("head", "systemctl", "kill", "--kill-who=main", "--signal=STOP", UNIT)
+    waiting = burst.sbatch("-N1", "--gres=gpu:8", script="true")
+    silent = "has given no sign of life for .* s"
+    then = f"systemd kills it and starts it again after {WATCHDOG_S} s without one"
+    burst.wait("`why` says so", lambda: re.search(silent, told(burst, "why", str(waiting))), poll=5)
+    assert then in told(burst, "why", str(waiting))
+    assert re.search(f"{silent}: it launches nothing; {then}", told(burst, "status"))
+    assert re.search(f"{silent}, so it does none of this now", told(burst, "reconcile", "--dry-run"))
+    burst.wait("another process runs", lambda: main_pid(burst) not in (before, "0"), poll=5)
+    log = burst.exec("head", "journalctl", "-u", UNIT, "-o", "cat", "--no-pager")
+    assert "Fatal Python error: Aborted" in log, "the log says where each thread was"
+    assert burst.exec("head", "systemctl", "show", UNIT, "--property=NRestarts", "--value").strip() == "1"
+    burst.exec("head", "systemctl", "start", AGENT)
+    burst.wait("the waiting job runs", lambda: burst.state(waiting) == "COMPLETED")
+    assert (burst.state(running), burst.job(running)["restart_cnt"]) == ("RUNNING", 0)
+
+
+def test_unit_that_waits_for_the_lease_is_called_a_standby(pair, burst):
+    """`why` and `status` told of a standby that it does not answer, and that the agent starts it again."""
+    first = pair.start("first", elsewhere=True)
+    pair.led_by(first)
+    burst.exec("head", "systemctl", "start", UNIT)  # returns at READY=1, without the lease
+    holder = burst.exec("head", "hostname").strip()
+    words = f"gpucluster-elastic of this machine is a standby: it waits for the lease, which the daemon of {holder} holds"
+    burst.wait("systemd knows", lambda: "holds the lease" in burst.exec("head", "systemctl", "status", UNIT))
+    running = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
+    assert words in told(burst, "status")
+    assert words in told(burst, "why", str(running))
+    assert words in told(burst, "reconcile", "--dry-run")
+    burst.exec("head", "systemctl", "kill", "-s", "KILL", first)
+    burst.wait("the unit acts", lambda: "acts, as " in burst.exec("head", "systemctl", "status", UNIT))
+    burst.wait("the job runs", lambda: burst.state(running) == "RUNNING")
+    assert "is a standby" not in told(burst, "status")

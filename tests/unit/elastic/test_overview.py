@@ -82,7 +82,7 @@ def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
     moment = sight(a_plan(), held=held, halted="launches are stopped, by down")
     shown = text(overview(replace(moment, daemon=False), ONE, replace(READY, bundle=TWO)), NOW)
     assert "  bundle    it waits for job 41: gpucluster bundle show -c burst" in shown
-    assert "  head      the daemon does not answer here: nothing is launched" in shown
+    assert "  head      gpucluster-elastic does not answer on this machine: it launches nothing" in shown
     assert "  halted    launches are stopped, by down" in shown
 
 
@@ -180,7 +180,7 @@ def test_head_without_a_bundle_tells_what_its_agent_says(
     assert capsys.readouterr().out.splitlines() == [
         "burst: no bundle is applied, 222222222222 is published",
         "  bundle    222222222222 is refused: the bundle 222222222222 is damaged",
-        "  head      the daemon does not answer here: nothing is launched",
+        "  head      gpucluster-elastic does not answer on this machine: it launches nothing",
         "            slurmctld does not answer: nodes, jobs and costs are not known",
     ]
     assert status.main([*where, "--json"], None, look) == 0

@@ -42,10 +42,12 @@ from gpucluster.elastic.events import (
     TerminationRefused,
     Verb,
 )
+from gpucluster.elastic.inspect.daemon_view import DaemonView, UnitState, view
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import Cause, text, why
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import Block, Comment, Drain, ReceivedReport, RecordEvents, Signal
+from gpucluster.elastic.notifier import STANDBY
 from gpucluster.plan.messages import Beat, GpuFault, NodePhase, Notice, NoticeKind
 from gpucluster.plan.model import Budget, JobHeartbeat, SlurmOnAws
 
@@ -55,6 +57,8 @@ ONE = replace(
     PLAN,
     pools=(replace(PLAN.pools[0], sources=PLAN.pools[0].sources[:1], templates=PLAN.pools[0].templates[:1]),),
 )
+HOLDS = UnitState(active="active", sub="running", status="acts, as burst-head/b/1.2/n", silent_s=0.4)
+STOPPED = UnitState(active="inactive", sub="dead", status="", silent_s=None)
 SMALL = a_plan(("max: 16}", "max: 2}"), ("max: 4}", "max: 2}"))
 A1, A2, A3 = "h200-2a-1", "h200-2a-2", "h200-2a-3"
 B1, B2 = "h200-2b-1", "h200-2b-2"
@@ -69,6 +73,7 @@ class Story:
     cause: Cause
     moment: ClusterSnapshot
     subject: str = "41"
+    daemon: DaemonView | None = None  # of the machine that is asked, if it does not act
     comment: bool = False  # `decide` writes the same sentence into the job's admin comment
 
 
@@ -312,6 +317,25 @@ def stories() -> tuple[Story, ...]:
             "The daemon does not run, for example because its unit cannot start",
             Cause.NO_DAEMON,
             replace(unreadable(halted=""), daemon=False),
+            daemon=view(STOPPED, answers=False),
+        ),
+        Story(
+            "The daemon hangs",
+            Cause.NO_DAEMON,
+            replace(unreadable(halted=""), daemon=False),
+            daemon=view(replace(HOLDS, silent_s=47.0), answers=True),
+        ),
+        Story(
+            "The clock of the head is off by an hour, so that S3 refuses its requests",
+            Cause.NO_DAEMON,
+            replace(unreadable(halted=""), daemon=False),
+            daemon=view(replace(HOLDS, status=f"{STANDBY}the control object: RequestTimeTooSkewed"), answers=False),
+        ),
+        Story(
+            "The second head is asked, while the daemon of the first acts",
+            Cause.LAUNCHING,
+            replace(unreadable(halted=""), daemon=False),
+            daemon=view(replace(HOLDS, status=f"{STANDBY}burst-head/b/1.2/n holds the lease"), answers=False),
         ),
         Story(
             "EC2 refuses to terminate the instance of a node",
@@ -401,7 +425,7 @@ def page() -> str:
         "`tests/unit/elastic/test_why_page.py` generates this page from snapshots of a small cluster (`--update-golden`).",
     ]
     for story in STORIES:
-        shown = text(why(story.moment, story.subject), NOW)
+        shown = text(why(story.moment, story.subject, story.daemon), NOW)
         parts += ["", f"## {story.title}", "```", f"$ gpucluster why {story.subject}", shown, "```"]
     return "\n".join(parts) + "\n"
 
@@ -417,7 +441,7 @@ def test_page_matches_the_code(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: s.title)
 def test_each_story_shows_its_cause_and_a_next_step(story: Story) -> None:
-    shown = why(story.moment, story.subject)
+    shown = why(story.moment, story.subject, story.daemon)
     assert shown.cause is story.cause
     assert shown.headline
     assert any(line.part.value in ("next", "remedy") for line in shown.lines), text(shown, NOW)

@@ -21,7 +21,8 @@ from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide.block_reservations import reads_reservations
 from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import Entry
-from gpucluster.elastic.inspect import machine_file
+from gpucluster.elastic.inspect import daemon_view, machine_file
+from gpucluster.elastic.inspect.daemon_view import DaemonView, UnitState
 from gpucluster.elastic.inspect.machine_file import MachineFile
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.journal import read_only
@@ -66,12 +67,16 @@ class HeadFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderClients:
-    """What a reader queries. `cloud` and `control` are None without a cloud; `status` returns None without a daemon."""
+    """What a reader queries. `cloud` and `control` are None without a cloud; `status` returns None without a daemon.
+
+    `unit` returns what systemd knows of the daemon.
+    """
 
     slurm: SlurmPort
     cloud: CloudPort | None
     control: ControlPort | None
     status: Callable[[], StatusSnapshot | None] = lambda: None
+    unit: Callable[[], UnitState | None] = lambda: None
 
 
 def run(work: Callable[[], int]) -> int:
@@ -127,6 +132,13 @@ def read_snapshot(
     where: HeadFiles, clients: ReaderClients | None = None, clock: Callable[[], float] = time.time
 ) -> ClusterSnapshot:
     """Read everything once."""
+    return read_with_daemon(where, clients, clock)[0]
+
+
+def read_with_daemon(
+    where: HeadFiles, clients: ReaderClients | None = None, clock: Callable[[], float] = time.time
+) -> tuple[ClusterSnapshot, DaemonView]:
+    """Read everything once, also what this machine's daemon does. Existing hosts have no daemon, and miss none."""
     plan = read_plan(where)
     bindings = _bindings(where, plan)
     entries = read_entries(where, plan)
@@ -134,11 +146,15 @@ def read_snapshot(
     now = clock()
     published = clients.status()
     status = _status(clients, plan, now, where, published)
+    no_daemon = plan.aws is None
+    daemon = (
+        daemon_view.ACTING if no_daemon else daemon_view.view(clients.unit(), answers=published is not None)
+    )
     memory = fold(Memory(), entries)
     slurm, cloud = _slurm(clients.slurm, plan, now), _cloud(clients.cloud, plan, memory, now)
     if isinstance(cloud, Loss):  # the daemon's own error counts first
         status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
-    return ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         plan=plan,
         bindings=bindings,
         observation=status.observation(slurm, cloud),
@@ -146,8 +162,9 @@ def read_snapshot(
         now=now,
         entries=entries,
         controller=status_endpoint.read_controller(where.controller),
-        daemon=published is not None or plan.aws is None,
+        daemon=daemon.acts,
     )
+    return snapshot, daemon
 
 
 def read_booting(
@@ -185,6 +202,7 @@ def real_clients(plan: SlurmPlan, bindings: Bindings, where: HeadFiles) -> Reade
         cloud=AwsCloud(bindings.region),
         control=S3Control(bindings.region, bindings.bucket),
         status=lambda: status_endpoint.read(where.port),
+        unit=lambda: daemon_view.read(time.monotonic()),
     )
 
 

@@ -11,6 +11,7 @@ from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_f
 from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect import losses
+from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
@@ -91,13 +92,17 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """If `unanswered` is `slurmctld`, pools, refusals, drains, jobs and costs are not known. `lost`: see `losses`."""
+    """If `unanswered` is `slurmctld`, pools, refusals, drains, jobs and costs are not known. `lost`: see `losses`.
+
+    `daemon`: this machine's daemon acts; if not, `daemon_state` says why.
+    """
 
     cluster: str
     applied: str  # digest of the bundle
     published: Published
     held: str = ""  # what a held bundle waits for
     daemon: bool = True
+    daemon_state: str = ""
     halted: str = ""
     unanswered: str = ""
     lost: tuple[str, ...] = ()
@@ -115,15 +120,19 @@ class Overview:
         return bool(self.applied) and self.applied == self.published.bundle and self.published.ready
 
 
-def overview(snapshot: ClusterSnapshot, applied: str, published: Published) -> Overview:
-    """Return the overview of a snapshot."""
+def overview(
+    snapshot: ClusterSnapshot, applied: str, published: Published, daemon: DaemonView | None = None
+) -> Overview:
+    """Return the overview of a snapshot. `daemon`: this machine's; None: only whether it acts is known."""
+    daemon = daemon or (ACTING if snapshot.daemon else UNKNOWN)
     held, world = snapshot.observation.held, snapshot.world
     made = Overview(
         cluster=snapshot.plan.name,
         applied=applied,
         published=published,
         held="" if held is None else held.waits_for,
-        daemon=snapshot.daemon,
+        daemon=daemon.acts,
+        daemon_state=daemon.effect,
         halted=snapshot.observation.halted,
         unanswered=snapshot.unanswered,
     )
@@ -239,8 +248,8 @@ def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
         yield "head", published.detail
     if published.bundle and published.unread:
         yield "head", published.unread
-    if not shown.daemon:
-        yield "head", "the daemon does not answer here: nothing is launched"
+    if shown.daemon_state:
+        yield "head", shown.daemon_state
     for words in shown.lost:
         yield "lost", words
     if shown.halted:

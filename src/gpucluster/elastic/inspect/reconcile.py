@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gpucluster.elastic import order
 from gpucluster.elastic.inspect import head, losses
+from gpucluster.elastic.inspect.daemon_view import LOOK, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.log_lines import describe, event_lines
 from gpucluster.elastic.model import Action, RecordEvents
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None =
     options = parser.parse_args(argv)
     where = head.head_files(options)
     if options.dry_run:
-        return head.run(lambda: _print(head.read_snapshot(where, clients), as_json=options.json))
+        return head.run(lambda: _print(*head.read_with_daemon(where, clients), as_json=options.json))
     return head.run(lambda: _wake(where, as_json=options.json))
 
 
@@ -40,11 +41,13 @@ def lines(actions: Sequence[Action]) -> tuple[str, ...]:
     return (*facts, *(describe(action) for action in actions if not isinstance(action, RecordEvents)))
 
 
-def _print(snapshot: ClusterSnapshot, *, as_json: bool) -> int:
+def _print(snapshot: ClusterSnapshot, daemon: DaemonView, *, as_json: bool) -> int:
     if snapshot.unanswered:
         raise StateError(
             f"{snapshot.unanswered} does not answer: the daemon would do nothing", next_step="look at its log"
         )
+    if not daemon.acts:
+        sys.stderr.write(f"{_not_done(daemon)}\n")
     actions = would_do(snapshot)
     world = snapshot.world
     lost = () if world is None else tuple(losses.sentences(world.lost, snapshot.now))
@@ -55,7 +58,9 @@ def _print(snapshot: ClusterSnapshot, *, as_json: bool) -> int:
         ]
         sys.stdout.write(
             json.dumps(
-                {"schema": 1, "now": snapshot.now, "lost": lost, "actions": body}, indent=1, sort_keys=True
+                {"schema": 1, "now": snapshot.now, "daemon": daemon.acts, "lost": lost, "actions": body},
+                indent=1,
+                sort_keys=True,
             )
             + "\n"
         )
@@ -63,6 +68,13 @@ def _print(snapshot: ClusterSnapshot, *, as_json: bool) -> int:
     nothing = "nothing, as long as that lasts" if lost else "nothing: the cluster is in its planned state"
     sys.stdout.write("\n".join((*lost, *(lines(actions) or (nothing,)))) + "\n")
     return 0
+
+
+def _not_done(daemon: DaemonView) -> str:
+    """Return why these actions are not what happens now."""
+    if daemon.holder:
+        return f"{daemon.state}, and decides with what the nodes report to it: {daemon.remedy}"
+    return f"{daemon.state}, so it does none of this now: {daemon.remedy}"
 
 
 def _fields(action: Action) -> dict[str, codec.JSON]:
@@ -78,7 +90,7 @@ def _fields(action: Action) -> dict[str, codec.JSON]:
 
 def _wake(where: head.HeadFiles, *, as_json: bool) -> int:
     if not order.wake_daemon(where.wake):
-        raise StateError("no daemon listens on this head", next_step="systemctl status gpucluster-elastic")
+        raise StateError("no daemon listens on this head", next_step=LOOK)
     words = "the daemon was woken: it reads Slurm and the cloud now"
     sys.stdout.write(json.dumps({"schema": 1, "ok": True, "woken": True}) + "\n" if as_json else words + "\n")
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from gpucluster.cloud import bundle_status
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.inspect import head
+from gpucluster.elastic.inspect.daemon_view import UNKNOWN
 from gpucluster.elastic.inspect.overview import Overview, overview, text
 from gpucluster.plan import codec, names
 
@@ -44,12 +45,17 @@ def _overview(
         me, now = booting
         found = look(me.region, me.bucket)
         shown = Overview(
-            cluster=me.cluster, applied="", published=found, daemon=False, unanswered="slurmctld"
+            cluster=me.cluster,
+            applied="",
+            published=found,
+            daemon=False,
+            daemon_state=UNKNOWN.effect,
+            unanswered="slurmctld",
         )
         return shown, now
-    snapshot = head.read_snapshot(where, clients)
+    snapshot, daemon = head.read_with_daemon(where, clients)
     of = look(snapshot.bindings.region, snapshot.bindings.bucket)
-    return overview(snapshot, _applied(where), of), snapshot.now
+    return overview(snapshot, _applied(where), of, daemon), snapshot.now
 
 
 def _values(shown: Overview, now: float) -> dict[str, codec.JSON]:

@@ -10,10 +10,11 @@ from gpucluster.elastic.decide.offers import Headroom, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect import losses
+from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
 from gpucluster.elastic.inspect.why import allocated, pending
 from gpucluster.elastic.inspect.why.case import Case
-from gpucluster.elastic.inspect.why.causes import NO_DAEMON, Cause, CauseFinder, Offers
+from gpucluster.elastic.inspect.why.causes import Cause, CauseFinder, Offers
 from gpucluster.elastic.inspect.why.history import Past, past
 from gpucluster.elastic.inspect.why.nodes import of_node
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen, text
@@ -24,21 +25,24 @@ from gpucluster.slurm.values import SlurmJob
 __all__ = ["Cause", "Line", "Part", "Screen", "text", "why"]
 
 
-def why(snapshot: ClusterSnapshot, subject: str) -> Screen:
-    """Return the screen of a job (its number) or of a node (its name)."""
+def why(snapshot: ClusterSnapshot, subject: str, daemon: DaemonView | None = None) -> Screen:
+    """Return the screen of a job (its number) or of a node (its name). `daemon`: this machine's; None: only whether it acts is known."""
+    daemon = daemon or (ACTING if snapshot.daemon else UNKNOWN)
     actions = would_do(snapshot)
     world = after_facts(snapshot, actions).world
     if world is None:
         named = f"{'job' if subject.isdecimal() else 'node'} {subject}"
         blind = snapshot.unanswered
         words = f"has no known state: {blind} does not answer"
-        return screen(named, Cause.UNSEEN, words, _silent_controller(snapshot))
+        return screen(named, Cause.UNSEEN, words, (*_silent_controller(snapshot), *_of_daemon(daemon)))
     headroom, offers = Headroom(world), all_offers(world)
     if subject.isdecimal():
-        shown = of_job(world, headroom, offers, int(subject), snapshot.entries, daemon=snapshot.daemon)
+        shown = of_job(
+            world, headroom, offers, int(subject), snapshot.entries, daemon=daemon.acts or bool(daemon.holder)
+        )
     else:
         shown = of_node(world, headroom, offers, subject, entries=snapshot.entries, actions=actions)
-    return permitted(world, shown) if snapshot.daemon else without_daemon(world, shown)
+    return permitted(world, shown) if daemon.acts else without_daemon(world, shown, daemon)
 
 
 def permitted(world: World, shown: Screen) -> Screen:
@@ -63,19 +67,23 @@ def _silent_controller(snapshot: ClusterSnapshot) -> Iterator[Line]:
 OVER = JOB_ENDED | {JobState.COMPLETING}
 
 
-def without_daemon(world: World, shown: Screen) -> Screen:
-    """Return the screen without the steps that the daemon would do next, and with what to do."""
+def without_daemon(world: World, shown: Screen, daemon: DaemonView) -> Screen:
+    """Return the screen without the steps that the daemon of this machine would do next, and with what to do."""
     if not shown.known or shown.cause is Cause.FINISHED:
         return shown
     other = "" if world.plan.head.standby is None else "; on the other head it may run"
-    words = f"{NO_DAEMON}: it launches, drains and terminates nothing{other}"
-    step = "systemctl status gpucluster-elastic; journalctl -u gpucluster-elastic; the agent starts it again within a minute"
-    lines = (
-        Line(part=Part.STATE, words=words),
-        *(line for line in shown.lines if line.part is not Part.NEXT),
-        Line(part=Part.REMEDY, words=step),
-    )
-    return screen(shown.subject, shown.cause, shown.headline, lines)
+    lines = (line for line in shown.lines if line.part is not Part.NEXT)
+    return screen(shown.subject, shown.cause, shown.headline, (*_of_daemon(daemon, other), *lines))
+
+
+def _of_daemon(daemon: DaemonView, other: str = "") -> Iterator[Line]:
+    """Return what a daemon that does not act is, what it does not do, and a remedy. `other`: what may hold elsewhere."""
+    if not daemon.acts:
+        effect = "" if daemon.holder else f": it launches, drains and terminates nothing{other}"
+        yield Line(part=Part.STATE, words=f"{daemon.state}{effect}")
+        if daemon.then:
+            yield Line(part=Part.NEXT, words=daemon.then)
+        yield Line(part=Part.REMEDY, words=daemon.remedy)
 
 
 def of_job(

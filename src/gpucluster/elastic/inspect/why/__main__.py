@@ -16,8 +16,8 @@ def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None =
     options = parser.parse_args(argv)
 
     def work() -> int:
-        snapshot = head.read_snapshot(head.head_files(options), clients)
-        shown = why(snapshot, options.subject)
+        snapshot, daemon = head.read_with_daemon(head.head_files(options), clients)
+        shown = why(snapshot, options.subject, daemon)
         if options.json:
             body = {"schema": 1, "now": snapshot.now, **_fields(codec.to_json(shown))}
             sys.stdout.write(json.dumps(body, indent=1, sort_keys=True) + "\n")

@@ -9,6 +9,7 @@ from gpucluster.elastic.decide.evacuation import EvacuationContext, EvacuationRo
 from gpucluster.elastic.decide.interruptions import interruption_reason
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind
+from gpucluster.elastic.inspect.daemon_view import IDLE
 from gpucluster.elastic.inspect.why.case import (
     Case,
     answered,
@@ -18,7 +19,7 @@ from gpucluster.elastic.inspect.why.case import (
     our_words,
     spend_lines,
 )
-from gpucluster.elastic.inspect.why.causes import NO_DAEMON, Cause
+from gpucluster.elastic.inspect.why.causes import Cause
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen
 from gpucluster.elastic.memory import Incarnation, Interruption, Launch
 from gpucluster.plan.names import REASON_PREFIX
@@ -53,7 +54,7 @@ def starting(case: Case) -> Screen:
     heads = {
         Cause.BOOTING: f"starts: {up} of {len(job.nodes)} nodes are up, {len(waiting)} boot",
         Cause.LAUNCHING: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and {_launch_words(case)}",
-        Cause.NO_DAEMON: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {NO_DAEMON}",
+        Cause.NO_DAEMON: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {IDLE}",
         Cause.HALTED: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {world.observation.halted}",
         Cause.RATE_LIMITED: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and the launch waits for the cloud's API rate limit",
     }

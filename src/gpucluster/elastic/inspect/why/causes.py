@@ -56,7 +56,6 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-NO_DAEMON = "gpucluster-elastic does not answer on this machine"
 _OF_KIND: Mapping[Kind, Cause] = {
     Kind.PRIORITY: Cause.PRIORITY,
     Kind.RESOURCES: Cause.RESOURCES,
