@@ -184,6 +184,14 @@ def test_removed_folder_of_the_daemon_is_made_again(tmp_path, folder):
     assert agent.head.active["gpucluster-elastic.service"] == 2
 
 
+def test_daemon_that_does_not_run_is_started_in_the_next_round(tmp_path):
+    """`why` says so of a stopped daemon."""
+    agent = a_ready_head(tmp_path)
+    del agent.head.active["gpucluster-elastic.service"]
+    assert agent.look()["ready"]
+    assert agent.head.active["gpucluster-elastic.service"] == 1
+
+
 def test_link_to_a_removed_file_is_removed(tmp_path):
     agent = a_ready_head(tmp_path)
     agent.offer(a_bundle(a_small_plan(), more={"slurm/topology.conf": "x"}))
