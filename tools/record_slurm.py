@@ -8,15 +8,19 @@ request, and hooks that only record their call. Everything is removed when the p
 """
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 
 from slurm_lab import trees
-from slurm_lab.lab import VERSIONS, Lab
+from slurm_lab.drains import CASES, DrainLab
+from slurm_lab.lab import VERSIONS, Lab, Version
+from slurm_lab.read_drains import read_rows
 from slurm_lab.record import Recorder
 
 OUT = Path(__file__).parent.parent / "tests/recorded/transitions"
+DRAINS = Path(__file__).parent.parent / "src/gpucluster/catalog/data"
 _INSIDE = "GPUCLUSTER_RECORDER"
 
 
@@ -27,11 +31,15 @@ def main() -> None:
     parser.add_argument("version", choices=sorted(VERSIONS))
     parser.add_argument("--only", default="", help="cases with this word in their name")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--drains", action="store_true", help="the reasons of drains instead")
     args = parser.parse_args()
     version = VERSIONS[args.version]
     if os.environ.get(_INSIDE) is None:
         trees.tree(version.name)
         _enter()
+    if args.drains:
+        _record_drains(version, args.only, args.out or DRAINS / f"slurm-drains-{version.name}.json")
+        return
     out = args.out or OUT / f"{version.name}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_suffix(".part")
@@ -46,6 +54,19 @@ def main() -> None:
         lab.stop()
     part.rename(out)
     print(f"{recorder.written} transitions in {out}")
+
+
+def _record_drains(version: Version, only: str, out: Path) -> None:
+    """Write the rows that were recorded, and those that were only read."""
+    lab = DrainLab(version, trees.tree(version.name), [case for case in CASES if only in case.node])
+    try:
+        lab.start()
+        table = lab.record()
+    finally:
+        lab.stop()
+    read = list(read_rows(version.name, [row["text"] for row in table["rows"]]))
+    out.write_text(json.dumps({**table, "read": read}, indent=1) + "\n")
+    print(f"{len(table['rows'])} reasons in {out}, and {len(read)} that were read")
 
 
 def _enter() -> None:

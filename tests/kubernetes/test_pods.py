@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import fuse_folder
 import node_programs
 import pytest
 import real_node
-from fuse_folder import FuseFolder
 from real_node import RealNode
+from slurm_lab import fuse_folder
+from slurm_lab.fuse_folder import FuseFolder
 from support.builders import a_kube_plan, kubernetes_of
 from support.kube_steps import kube_steps
 from support.waiting import BOUND_S, eventually

@@ -129,10 +129,10 @@ def names(group: int) -> list[str]:
 class Lab:
     """Start it, command it, look at it."""
 
-    def __init__(self, version: Version, tree: Path) -> None:
+    def __init__(self, version: Version, tree: Path, nodes: Sequence[str] = ()) -> None:
         self.version = version
         self.root = Path("/mnt/merged")
-        self.machines = {n: Machine() for g in range(GROUPS) for n in names(g)}
+        self.machines = {n: Machine() for n in nodes or [n for g in range(GROUPS) for n in names(g)]}
         self.controller: subprocess.Popen[bytes] | None = None
         self.turn = threading.Condition()
         self.seen = Look(0.0, {}, {}, answered=False)
@@ -323,15 +323,15 @@ class Lab:
         (lab / "ready").mkdir(parents=True)
         self._chown("slurm", "/lab", "/lab/ready")
         for kind in ("resume", "suspend", "resume_fail"):
-            self._write(f"lab/{kind}", _HOOK.replace("KIND", kind), 0o755)
-        self._write("lab/waiter", _WAITER, 0o755)
-        self._write("etc/slurm/slurm.conf", self._conf(), 0o644)
-        self._write("etc/slurm/cgroup.conf", self.version.cgroup, 0o644)
+            self.write(f"lab/{kind}", _HOOK.replace("KIND", kind), 0o755)
+        self.write("lab/waiter", _WAITER, 0o755)
+        self.write("etc/slurm/slurm.conf", self.conf(), 0o644)
+        self.write("etc/slurm/cgroup.conf", self.version.cgroup, 0o644)
         every = " ".join(self.machines)
-        self._write("etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {HOST} {every}\n", 0o644)
-        self._write("etc/hostname", HOST + "\n", 0o644)
+        self.write("etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {HOST} {every}\n", 0o644)
+        self.write("etc/hostname", HOST + "\n", 0o644)
         nss = (self.root / "etc/nsswitch.conf").read_text()
-        self._write("etc/nsswitch.conf", re.sub(r"^hosts:.*$", "hosts: files", nss, flags=re.M), 0o644)
+        self.write("etc/nsswitch.conf", re.sub(r"^hosts:.*$", "hosts: files", nss, flags=re.M), 0o644)
         for path in ("var/spool/slurmctld", "var/spool/slurmd", "run/cg", "run/munge", "var/log/munge"):
             (self.root / path).mkdir(parents=True, exist_ok=True)
         self._chown("slurm", "/var/spool/slurmctld")
@@ -340,12 +340,8 @@ class Lab:
         (self.root / "run/munge").mkdir(mode=0o755)
         self._chown("munge", "/run/munge")
 
-    def _conf(self) -> str:
-        v = self.version
-        text = _CONF.format(
-            host=HOST, address=ADDRESS, expire=EXPIRE_S, parameters=v.parameters, silent=SILENT_S,
-            resume=RESUME_S, suspend=SUSPEND_S, more=v.more,
-        )  # fmt: skip
+    def conf(self) -> str:
+        """The text of slurm.conf."""
         lines: list[str] = []
         for port, name in enumerate(self.machines, 7001):
             lines.append(
@@ -355,7 +351,15 @@ class Lab:
             idle = IDLE_S if group >= GROUPS - QUICK else 3000
             nodes = ",".join(names(group))
             lines.append(f"PartitionName=g{group:02} Nodes={nodes} SuspendTime={idle} MaxTime=60 State=UP")
-        return text + "\n".join(lines) + "\n"
+        return self.common() + "\n".join(lines) + "\n"
+
+    def common(self) -> str:
+        """The lines of slurm.conf before those of nodes and partitions."""
+        v = self.version
+        return _CONF.format(
+            host=HOST, address=ADDRESS, expire=EXPIRE_S, parameters=v.parameters, silent=SILENT_S,
+            resume=RESUME_S, suspend=SUSPEND_S, more=v.more,
+        )  # fmt: skip
 
     def _network(self) -> None:
         sh("hostname", HOST)
@@ -364,7 +368,7 @@ class Lab:
         sh("ip", "addr", "add", f"{ADDRESS}/24", "dev", "br0")
         sh("ip", "link", "set", "br0", "up")
 
-    def _write(self, path: str, text: str, mode: int) -> None:
+    def write(self, path: str, text: str, mode: int) -> None:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 from gpucluster.sandbox.capsule import private_mounts
 
 _FORCE, _DETACH = 1, 2  # flags of umount2; with the first one all who wait for an answer go on with an error
-_GETATTR, _STATFS, _INIT = 3, 17, 26
+LOOKUP, _GETATTR, STATFS, _INIT = 1, 3, 17, 26
+_LATE = (LOOKUP, STATFS)
 _ASKED = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, user, group, process, padding
 _ANSWER = struct.Struct("<IiQ")  # length, error, unique
 _REQUEST = 1 << 17  # bytes
@@ -24,7 +25,7 @@ _FOLDER = struct.pack("<QII", 0, 0, 0) + struct.pack("<6Q10I", 1, *[0] * 8, 0o40
 _BODIES = {
     _INIT: struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0),
     _GETATTR: _FOLDER,
-    _STATFS: struct.pack("<5Q4I24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0),
+    STATFS: struct.pack("<5Q4I24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0),
 }
 
 
@@ -35,11 +36,11 @@ class FuseFolder:
         self._device = device
         self._lock = threading.Lock()
         self._hangs = False
-        self._waiting: list[int] = []  # requests of statfs
+        self._waiting: list[tuple[int, int]] = []  # opcode, unique
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Answer no statfs. On exit those that wait have their answers."""
+        """Answer no statfs and no lookup: SIGKILL does not end who waits. On exit those that wait have their answers."""
         with self._lock:
             self._hangs = True
         try:
@@ -48,8 +49,13 @@ class FuseFolder:
             with self._lock:
                 self._hangs = False
                 waiting, self._waiting = self._waiting, []
-            for one in waiting:
-                self._answer(_STATFS, one)
+            for what, unique in waiting:
+                self._answer(what, unique)
+
+    def is_asked(self, what: int) -> bool:
+        """Whether somebody waits for the answer to such a request."""
+        with self._lock:
+            return any(what == other for other, _ in self._waiting)
 
     def serve(self) -> None:
         """Answer until the mount ends."""
@@ -60,9 +66,9 @@ class FuseFolder:
                 return
             _, what, unique, *_ = _ASKED.unpack_from(asked)
             with self._lock:
-                late = self._hangs and what == _STATFS
+                late = self._hangs and what in _LATE
                 if late:
-                    self._waiting.append(unique)
+                    self._waiting.append((what, unique))
             if not late:
                 self._answer(what, unique)
 
