@@ -140,7 +140,9 @@ class Place:
     def _rows_of(self, seen: Seen) -> list[dict[str, Any]]:
         last = seen.reason.split(APPENDED)[-1]
         texts = last.split(JOINED) if "INVALID_REG" in seen.marks else [last]
-        row = {"sender": self._sender(seen), "user": seen.user, "marks": list(seen.marks)}
+        row: dict[str, Any] = {"sender": self._sender(seen), "user": seen.user, "marks": list(seen.marks)}
+        if last in self.case.ordered:
+            row["ordered"] = True
         return [{"text": self.case.placeholders(t), **row, "causes": [self.case.cause]} for t in texts]
 
     def _sender(self, seen: Seen) -> str:
@@ -158,7 +160,9 @@ class Place:
 
     def begin(self) -> None:
         self._read = len(self.log())
-        self._last = self.lab.seen_of(self.node).reason if self.case.boots and self.case.make is not registers else ""
+        self._last = (
+            self.lab.seen_of(self.node).reason if self.case.boots and self.case.make is not registers else ""
+        )
 
 
 def registers(at: Place) -> None:
@@ -288,6 +292,7 @@ class DrainCase:
     boots: bool = True
     state: str = "UNKNOWN"
     quiet: tuple[str, ...] = ()  # the versions in which no reason follows
+    ordered: tuple[str, ...] = ()  # the reasons with which slurmctld carries out a person's order
     words: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def placeholders(self, text: str) -> str:
@@ -299,6 +304,7 @@ class DrainCase:
 
 
 _BOTH = ("24.11", "26.05")
+_ORDERED = ("reboot issued", "reboot complete")
 _GPUS = {"gpu": "gres", "big": "type", "small": "type"}
 CASES = (
     DrainCase("unkillable", "a step does not end", _unkillable),
@@ -320,8 +326,8 @@ CASES = (
     DrainCase("silent", "slurmd does not answer", _silent),
     DrainCase("reboots", "a node boots without an order", _unasked_reboot),
     DrainCase("health", "a health program drains its node", _program("health", 'scontrol update nodename="$SLURMD_NODENAME" state=drain reason="fan is loud"'), words={"fan is loud": "words"}),
-    DrainCase("reboot-asap", "scontrol reboot ASAP, and the node does not come back", _reboot_asap),
-    DrainCase("reboot-down", "scontrol reboot nextstate=down", _reboot),
+    DrainCase("reboot-asap", "scontrol reboot ASAP, and the node does not come back", _reboot_asap, ordered=_ORDERED),
+    DrainCase("reboot-down", "scontrol reboot nextstate=down", _reboot, ordered=_ORDERED),
     DrainCase("asap", "scontrol update state=power_down_asap", _power_down_asap),
     DrainCase("late", "a node does not boot in time", _late, boots=False, state="CLOUD"),
     DrainCase("middle", "scontrol update state=power_down_force under a job", _in_the_middle, quiet=_BOTH),
@@ -343,7 +349,8 @@ class DrainLab(Lab):
     def conf(self) -> str:
         text = self.common()
         for old, new in _CHANGED.items():
-            assert old in text, old
+            if old not in text:
+                raise RuntimeError(f"slurm.conf of the laboratory has no {old!r}")
             text = text.replace(old, new)
         lines = [
             f"NodeName={case.node} NodeHostName={HOST} Port={port} {case.hardware} State={case.state}"
@@ -409,4 +416,3 @@ def merged(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _is_idle(states: Iterable[str]) -> bool:
     words = set(states)
     return "IDLE" in words and not {"NOT_RESPONDING", "POWERED_DOWN", "DRAIN"} & words
-

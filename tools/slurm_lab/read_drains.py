@@ -41,7 +41,6 @@ READ = (
     ReadRow("Invalid GRES Links value ({words}) on node {node}: {words}", "_links_str2array", _GRES),
     ReadRow("gres/{gres} GRES core specification {words} for node {node} doesn't match socket boundaries. (Socket {number} is cores {number}-{number})", "_check_core_range_matches_sock", _GRES),
     ReadRow("gres/{gres} GRES autodetected core affinity {words} on node {node} doesn't match socket boundaries. (Socket {number} is cores {number}-{number}). Consider setting SlurmdParameters=l3cache_as_socket (recommended) or override this by manually specifying core affinity in gres.conf.", "_check_core_range_matches_sock", _GRES),
-    ReadRow("Job env setup error", "validate_node_specs", _NODES, since="26.05"),
     ReadRow("Failed to set node feature(s): '{words}'", "_rpc_reboot", "src/slurmd/slurmd/req.c", sender="slurmd", user="root"),
     ReadRow("Cannot collect energy data.", "_send_drain_request", "src/plugins/acct_gather_energy/rapl/acct_gather_energy_rapl.c", sender="slurmd", user="root"),
     ReadRow("Job step not running", "_monitor", f"{_STEPD}/step_terminate_monitor.c", sender="slurmstepd", user="root", until="24.11"),

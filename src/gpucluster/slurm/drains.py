@@ -1,15 +1,17 @@
 """Drain reasons of nodes, and the owner of each: only the owner removes a drain.
 
 `gpucluster: WORDS` belongs to the capacity part of the daemon; `[evacuation]`, `[operator]`, `[bundle]` and `[termination]` after the colon
-to other parts of it, and `[health]` to the health program of the node. Every other reason is from Slurm or from a person.
-A reason stays after its drain ends, and slurmctld appends its own text: `broken fan : ResumeTimeout reached`
+to other parts of it, and `[health]` to the health program of the node. Every other reason is from Slurm (`drain_table.py`) or from
+a person. A reason stays after its drain ends, and slurmctld appends its own text: `broken fan : ResumeTimeout reached`
 (24.11 and 26.05, observed).
 """
 
-import re
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from gpucluster.plan.names import REASON_PREFIX
+from gpucluster.slurm.drain_table import APPENDED, SLURM_USER, KnownReason, table_of
 
 
 class DrainOwner(StrEnum):
@@ -65,71 +67,62 @@ def health_words(text: str) -> str:
     return text.removeprefix(reason(DrainOwner.HEALTH, "")) if owner_of(text) is DrainOwner.HEALTH else ""
 
 
-SLURM_USER = "slurm"  # SlurmUser; a person drains as root or as an operator
-SLURM_PROGRAM_REASONS = (
-    "Prolog error",
-    "Epilog error",
-)  # a program failed, or reached its time limit (S30, S42)
-SLURM_DRAIN_REASONS = (  # slurmctld writes these when it drains a node (24.11)
-    "Low ",  # RealMemory, CPUs, TmpDisk, socket*core*thread count: less than slurm.conf says
-    "gres/",
-    *SLURM_PROGRAM_REASONS,
-    "Duplicate jobid",
-    "batch job complete failure",
-)
-SLURM_DOWN_REASONS = (  # slurmctld writes these when it sets a node DOWN (24.11)
-    "ResumeTimeout reached",
-    "Not responding",
-    "Node unexpectedly rebooted",
-    "NO NETWORK ADDRESS FOUND",
-    "reboot timed out",
-)
-_APPENDED = " : "
-_NODE_DAEMONS = "root"  # the user of slurmd and slurmstepd
-_NODE_REASONS = re.compile(  # the whole texts with which they drain their own node (24.11 and 26.05; S46)
-    r"(?:Kill task failed|Job step not running)(?: \(JobId=\d+ StepId=[\w+]+\))?"
-    r"|SlurmdSpoolDir is full"
-    r"|switch_g_job_postfini failed"
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """What a reason says of its writer. `version` is that of slurmctld; empty: unknown."""
+
+    text: str
+    by: str  # the last user who wrote
+    version: str = ""
+
+    @property
+    def first(self) -> KnownReason | None:
+        """The row of Slurm's daemon that wrote it first; None for any other writer."""
+        table, (first, *rest) = table_of(self.version), self.text.split(APPENDED)
+        if not rest:
+            return table.find(first, self.by)
+        if self.by != SLURM_USER or any(table.find(part, SLURM_USER) is None for part in rest):
+            return None  # only slurmctld appends
+        return next((row for user in _DAEMON_USERS if (row := table.find(first, user)) is not None), None)
+
+    @property
+    def last(self) -> KnownReason | None:
+        """The row of slurmctld that wrote last of its own accord; None for any other writer."""
+        row = table_of(self.version).find(self.text.rpartition(APPENDED)[2], self.by)
+        return row if row is not None and row.user == SLURM_USER and not row.ordered else None
 
 
-def drain_owner(reason: str, by: str, *, drained: bool) -> DrainOwner:
-    """The owner of a node's reason. `by` is the user who set it.
+_DAEMON_USERS = (SLURM_USER, "root")  # slurmctld; slurmd and slurmstepd
+
+
+@lru_cache(maxsize=4096)
+def drain_owner(reason: str, by: str, *, drained: bool, version: str = "") -> DrainOwner:
+    """The owner of a node's reason. `by` is the user who set it, `version` that of slurmctld.
 
     The first writer owns a drain. Two exceptions: when Slurm drains after a reason of ours, Slurm owns the drain;
-    when the node is down, the last writer counts.
+    when the node is down, the last writer counts. What no run of Slurm has recorded is a person's.
     """
-    last, owner = reason.rpartition(_APPENDED)[2], owner_of(reason)
-    if not drained and last.startswith(SLURM_DOWN_REASONS):
-        return DrainOwner.SLURM
-    if drained and owner is not None and last.startswith(SLURM_DRAIN_REASONS):
+    if not reason:  # scontrol needs a reason to drain; slurmctld lost it (22.05 and 26.05, observed)
+        return DrainOwner.SLURM if drained else DrainOwner.NONE
+    told, owner = Reason(text=reason, by=by, version=version), owner_of(reason)
+    last = told.last
+    if last is not None and (owner is not None if drained else last.down):
         return DrainOwner.SLURM
     if owner is not None:
         return owner
-    drained_itself = by == SLURM_USER and reason.startswith(SLURM_DRAIN_REASONS)
-    if drained_itself or reason.startswith(SLURM_DOWN_REASONS) or _sent_by_node(reason, by):
-        return DrainOwner.SLURM
-    if (
-        drained and not reason
-    ):  # scontrol needs a reason to drain; slurmctld lost it (22.05 and 26.05, observed)
-        return DrainOwner.SLURM
-    return DrainOwner.PERSON if reason else DrainOwner.NONE
+    return DrainOwner.PERSON if told.first is None else DrainOwner.SLURM
 
 
-def is_fault_of_node(reason: str) -> bool:
-    """Whether Slurm drained the node because something on it failed that can fail on every node at once: the hourly limit counts it."""
-    return reason.startswith(SLURM_PROGRAM_REASONS) or _NODE_REASONS.fullmatch(_first(reason)) is not None
+@lru_cache(maxsize=4096)
+def is_lack_of_hardware(reason: str, by: str, version: str = "") -> bool:
+    """Whether slurmctld drained the node because its registration lacks something of slurm.conf."""
+    first = Reason(text=reason, by=by, version=version).first
+    return first is not None and first.hardware
 
 
-def _sent_by_node(reason: str, by: str) -> bool:
-    """Whether slurmd or slurmstepd wrote the reason. slurmctld appends its own text, and then it is the user."""
-    first = _first(reason)
-    user = _NODE_DAEMONS if first == reason else SLURM_USER
-    return by == user and _NODE_REASONS.fullmatch(first) is not None
-
-
-def _first(reason: str) -> str:
-    return reason.partition(_APPENDED)[0]
+def may_be_slurms(by: str) -> bool:
+    """Whether a daemon of Slurm is this user. Empty: the user is unknown."""
+    return by in ("", *_DAEMON_USERS)
 
 
 def is_forged(reason: str, by: str) -> bool:

@@ -29,6 +29,7 @@ from gpucluster.slurm.values import (
     SlurmView,
 )
 
+_RELEASE = re.compile(r"\d+\.\d+")
 _SOCKETS = re.compile(r"\(S:[0-9,-]+\)")  # the sockets of GPUs with cores: `gpu:h200:8(S:0-1)` (24.11)
 _NODES_OF_REQUEST = re.compile(r"(?:^|,)node=(\d{1,9})(?:,|$)")
 _HARDWARE = ("cpus", "sockets", "cores", "threads", "real_memory", "gres")
@@ -53,7 +54,9 @@ def view(nodes: str, jobs: str | tuple[SlurmJob, ...], at: float, reservations: 
 
 def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
     """The nodes of `scontrol show nodes --json`."""
-    return tuple(parse_node(item) for item in _items(text, "nodes"))
+    answer = _object(text, "nodes")
+    version = _version(answer)
+    return tuple(parse_node(item, version) for item in _items_of(answer, "nodes"))
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
@@ -280,8 +283,8 @@ def _pinged(item: Mapping[str, Any]) -> str:
 _ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-def parse_node(item: Mapping[str, Any]) -> SlurmNode:
-    """One element of `nodes`."""
+def parse_node(item: Mapping[str, Any], version: str = "") -> SlurmNode:
+    """One element of `nodes`, and the version of the answer."""
     try:
         return SlurmNode(
             name=_name(item, "name"),
@@ -297,6 +300,7 @@ def parse_node(item: Mapping[str, Any]) -> SlurmNode:
             reservation=str(item.get("reservation") or ""),
             features=_strings(item.get("active_features")),
             comment=str(item.get("comment") or ""),
+            version=version,
         )
     except _ERRORS as error:
         raise _unreadable("node", error) from error
@@ -369,7 +373,20 @@ def _object(text: str, key: str) -> Mapping[str, Any]:
 
 
 def _items(text: str, key: str) -> list[Mapping[str, Any]]:
-    items = _object(text, key).get(key)
+    return _items_of(_object(text, key), key)
+
+
+def _version(answer: Mapping[str, Any]) -> str:
+    """The version of the program that answers, such as `24.11`; empty if the answer has none."""
+    match answer:
+        case {"meta": {"slurm": {"release": str(release)}}} if found := _RELEASE.match(release):
+            return found[0]
+        case _:
+            return ""
+
+
+def _items_of(answer: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    items = answer.get(key)
     if not isinstance(items, list):
         raise SlurmAnswerError(f"Slurm's answer has no list of {key}")
     for item in cast(list[object], items):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucluster.plan.names import REASON_PREFIX
-from gpucluster.slurm.drains import DrainOwner, drain_owner, health_words
+from gpucluster.slurm.drains import DrainOwner, drain_owner, health_words, is_lack_of_hardware
 from gpucluster.slurm.states import DRAIN_FLAGS, JobState, NodeState
 
 
@@ -37,6 +37,7 @@ class SlurmNode:
     reservation: str = ""  # the reservation that holds it now
     features: tuple[str, ...] = ()
     comment: str = ""
+    version: str = ""  # of slurmctld, such as 24.11; empty: its answer has none
 
     @property
     def unhealthy(self) -> str:
@@ -53,7 +54,7 @@ class SlurmNode:
         """The owner of the reason, also if the drain has ended and its reason stayed."""
         if NodeState.FAIL in self.states:
             return DrainOwner.PERSON
-        return drain_owner(self.reason, self.reason_by, drained=self.drained)
+        return drain_owner(self.reason, self.reason_by, drained=self.drained, version=self.version)
 
     @property
     def has_daemon_reason(self) -> bool:
@@ -62,8 +63,14 @@ class SlurmNode:
 
     @property
     def drained_by_slurm(self) -> bool:
-        """Whether slurmctld drained the node, with its own user and its own words."""
+        """Whether a daemon of Slurm drained the node, with its own user and its own words."""
         return self.drained and self.drain_owner is DrainOwner.SLURM
+
+    @property
+    def failed(self) -> bool:
+        """Whether Slurm drained the node because something on it failed, for example a Prolog or the end of a step."""
+        lack = is_lack_of_hardware(self.reason, self.reason_by, self.version)
+        return self.drained_by_slurm and bool(self.reason) and not lack
 
     @property
     def idle(self) -> bool:

@@ -230,7 +230,7 @@ def _orders() -> ClusterSnapshot:
         node(B1, UP, last_busy=NOW - 800),
         node(B2, BUSY),
         node(B3, OFF),
-        node(B4, "DOWN CLOUD", reason="Not responding", reason_at=NOW - 400),
+        node(B4, "DOWN CLOUD", reason="Not responding", reason_by="slurm", reason_at=NOW - 400),
     )
     orders = dict.fromkeys((A1, A2, A3, A4, B3, B4), KEEP) | {B1: replace(KEEP, until=NOW - 1), B2: REPLACE}
     return scene(SMALL, nodes, (job(1, B2),), lives, known={"orders": orders})

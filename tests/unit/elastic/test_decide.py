@@ -394,7 +394,7 @@ def test_consecutive_refusals_last_longer_up_to_a_limit() -> None:
     ],
 )
 def test_slot_without_an_instance_is_repaired(states: str, reason: str, steps: list[type[Action]]) -> None:
-    actions = act(seen([node(A1, states, reason=reason)]))
+    actions = act(seen([node(A1, states, reason=reason, reason_by="slurm" if reason else "")]))
     assert [type(a) for a in actions if not isinstance(a, RecordEvents)] == steps
     assert all(getattr(a, "slots", (A1,)) == (A1,) for a in actions if not isinstance(a, RecordEvents))
 
@@ -403,8 +403,20 @@ def test_slot_without_an_instance_is_repaired(states: str, reason: str, steps: l
     ("states", "reason", "by", "ago", "steps"),
     [
         ("IDLE CLOUD DRAIN", "Prolog error", "slurm", 301, [MarkDown, PowerDown]),
-        ("IDLE CLOUD DRAIN INVALID_REG", "Low RealMemory (reported:1", "slurm", 301, [MarkDown, PowerDown]),
-        ("IDLE CLOUD DRAIN", "gres/gpu count reported lower", "slurm", 301, [MarkDown, PowerDown]),
+        (
+            "IDLE CLOUD DRAIN INVALID_REG",
+            "Low RealMemory (reported:1 < 100.00% of configured:2)",
+            "slurm",
+            301,
+            [MarkDown, PowerDown],
+        ),
+        (
+            "IDLE CLOUD DRAIN",
+            "gres/gpu count reported lower than configured (7 < 8)",
+            "slurm",
+            301,
+            [MarkDown, PowerDown],
+        ),
         ("IDLE CLOUD DRAIN", "Prolog error", "slurm", 299, []),  # somebody may want to look first
         ("MIXED CLOUD DRAIN", "Prolog error", "slurm", 9000, []),  # a job runs there
         ("IDLE CLOUD DRAIN COMPLETING", "Epilog error", "slurm", 9000, []),

@@ -429,9 +429,9 @@ def test_unknown_state_is_recorded_once_without_an_action(words: str) -> None:
         ("Kill task failed", "root", True, DrainOwner.SLURM),  # slurmstepd
         ("Kill task failed (JobId=12 StepId=batch)", "root", True, DrainOwner.SLURM),  # 26.05
         ("Kill task failed (JobId=12 StepId=0+1)", "root", True, DrainOwner.SLURM),
-        ("Job step not running", "root", True, DrainOwner.SLURM),
+        ("Job step not running", "root", True, DrainOwner.PERSON),  # read, and never recorded
         ("SlurmdSpoolDir is full", "root", True, DrainOwner.SLURM),  # slurmd
-        ("switch_g_job_postfini failed", "root", True, DrainOwner.SLURM),
+        ("switch_g_job_postfini failed", "root", True, DrainOwner.PERSON),
         ("Kill task failed : Not responding", "slurm", True, DrainOwner.SLURM),  # slurmctld appended
         ("Kill task failed: looking", "root", True, DrainOwner.PERSON),
         ("Kill task failed (JobId=12 StepId=batch) looking", "root", True, DrainOwner.PERSON),
@@ -452,7 +452,16 @@ def test_unknown_state_is_recorded_once_without_an_action(words: str) -> None:
         ("broken fan : Not responding", "slurm", True, DrainOwner.PERSON),
         ("broken fan : ResumeTimeout reached", "slurm", False, DrainOwner.SLURM),  # 24.11, seen
         ("gpucluster: no h200 : ResumeTimeout reached", "slurm", False, DrainOwner.SLURM),
-        ("ResumeTimeout reached", "", False, DrainOwner.SLURM),
+        ("ResumeTimeout reached", "slurm", False, DrainOwner.SLURM),
+        ("ResumeTimeout reached", "root", False, DrainOwner.PERSON),  # a person in Slurm's words
+        ("Prolog error: looking", "slurm", True, DrainOwner.PERSON),
+        ("Low CPUs, Low TmpDisk", "slurm", True, DrainOwner.SLURM),  # of one registration
+        ("Low CPUs, and a broken fan", "slurm", True, DrainOwner.PERSON),
+        ("Prolog error : broken fan", "slurm", True, DrainOwner.PERSON),  # only a person writes so
+        ("Kill task failed : Not responding", "root", True, DrainOwner.PERSON),
+        ("Reboot ASAP : reboot issued : reboot timed out", "slurm", True, DrainOwner.PERSON),
+        ("reboot requested : reboot complete", "slurm", False, DrainOwner.PERSON),  # nextstate=down
+        ("reboot requested : reboot issued : reboot timed out", "slurm", False, DrainOwner.SLURM),
     ],
 )
 def test_writer_of_a_reason_is_its_owner(reason: str, by: str, drained: bool, owner: object) -> None:

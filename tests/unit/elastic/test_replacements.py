@@ -107,7 +107,7 @@ def test_the_next_instance_of_a_slot_is_counted_anew() -> None:
         ("Prolog error", "slurm", True),  # a program of ours that is wrong everywhere
         ("Epilog error", "slurm", True),
         (
-            "Low RealMemory (reported:100 < 200)",
+            "Low RealMemory (reported:100 < 100.00% of configured:200)",
             "slurm",
             False,
         ),  # the offer is refused, so no other one comes

@@ -128,12 +128,41 @@ def test_screen_of_a_node_shows_its_state_in_slurm(states: str, lives: bool) -> 
         ("Prolog error", "slurm", "Slurm itself"),
         ("Kill task failed", "root", "Slurm itself"),
         ("broken fan", "alice", "(by alice: scontrol update"),
+        ("broken fan", "root", "gpucluster does not know this reason: it counts as a person's"),
+        ("Prolog error: looking", "slurm", "gpucluster does not know this reason: it counts as a person's"),
+        (
+            "Duplicate jobid",
+            "slurm",
+            "Slurm's source has this reason (slurmctld, _notify_slurmctld_nodes), and no recorded run has it",
+        ),
         ("broken fan", "", "(by unknown: scontrol update"),
     ],
 )
 def test_a_drain_has_its_owner_named(reason: str, by: str, words: str) -> None:
     drained = node(A1, "IDLE CLOUD DRAIN", reason=reason, reason_by=by, reason_at=NOW - 60)
     assert words in said(why(sight(PLAN, nodes=(drained,)), A1))
+
+
+@pytest.mark.parametrize(("reason", "by"), [("broken fan", "alice"), ("Kill task failed", "root")])
+def test_a_reason_whose_writer_is_known_is_not_called_unknown(reason: str, by: str) -> None:
+    drained = node(A1, "IDLE CLOUD DRAIN", reason=reason, reason_by=by, reason_at=NOW - 60)
+    assert "does not know" not in said(why(sight(PLAN, nodes=(drained,)), A1))
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("25.11", "the reasons of Slurm 25.11 are not recorded: those of 24.11 are used"),
+        ("27.05", "the reasons of Slurm 27.05 are not recorded: those of 26.05 are used"),
+        ("23.02", "the reasons of Slurm 23.02 are not recorded: none is known"),
+        ("26.05", ""),
+    ],
+)
+def test_a_version_without_a_record_says_whose_reasons_are_used(version: str, words: str) -> None:
+    drained = node(A1, "IDLE CLOUD DRAIN", reason="Prolog error", reason_by="slurm", version=version)
+    shown = said(why(sight(PLAN, nodes=(drained,)), A1))
+    assert words in shown
+    assert ("are not recorded" in shown) is bool(words)
 
 
 @pytest.mark.parametrize("program", ["Prolog", "Epilog"])

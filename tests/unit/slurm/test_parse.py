@@ -48,6 +48,15 @@ def test_node_after_resume_timeout_has_the_reason_of_slurm() -> None:
     ]
     assert down
     assert {n.reason for n in down} == {"ResumeTimeout reached"}
+    assert {n.version for n in down} == {"24.11"}
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"slurm": {}}, {"slurm": {"release": 24}}, {"slurm": {"release": "main"}}, []]
+)
+def test_answer_without_a_version_is_read(meta: object) -> None:
+    body = json.loads((RECORDED / "nodes-drained.json").read_text()) | {"meta": meta}
+    assert {n.version for n in parse.parse_nodes(json.dumps(body))} == {""}
 
 
 def test_configuring_job_has_all_its_nodes() -> None:

@@ -210,7 +210,7 @@ class NodeContext:
     @property
     def failed_program(self) -> bool:
         """Return whether Slurm drained the node because its Prolog, its Epilog or a part of slurmd failed (S30, S42, S46)."""
-        return self.node.drained_by_slurm and drains.is_fault_of_node(self.node.reason)
+        return self.node.failed
 
     @property
     def unfit_long(self) -> bool:

@@ -1,0 +1,81 @@
+"""The reason of a drained node on its screen: its words, its owner, and what is unknown about them."""
+
+from collections.abc import Iterator, Mapping
+
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect.why.screen import Line, Part
+from gpucluster.plan.names import REASON_PREFIX
+from gpucluster.slurm import drains
+from gpucluster.slurm.drain_table import APPENDED, table_of
+from gpucluster.slurm.drains import DrainOwner, owner_of
+from gpucluster.slurm.states import NodeState
+from gpucluster.slurm.values import SlurmNode
+
+_OWNERS: Mapping[DrainOwner, str] = {
+    DrainOwner.CAPACITY: "the daemon, because there is no capacity; it removes the drain when there is capacity",
+    DrainOwner.EVACUATION: "the daemon, because its instance is being evacuated",
+    DrainOwner.HEALTH: "its health program, because a check failed; the daemon replaces its instance",
+    DrainOwner.BUNDLE: "the daemon, for a new bundle: `gpucluster bundle show -c {cluster}` lists what it waits for",
+    DrainOwner.TERMINATION: "the daemon, because its old instance cannot be terminated; it removes the drain when that has ended",
+    DrainOwner.OPERATOR: "the daemon, by an operator's order: `gpucluster node release {node} -c {cluster}` removes it",
+}
+_PROGRAM_FAILED = (
+    "a program of the {program} failed or reached its time limit: on the node, "
+    "journalctl -t gpucluster-health-{log}; slurmd's log has `{log}`"
+)
+_STEP_STAYS = "a process of a job did not end at SIGKILL: it waits for a device or a file system; the kernel log of the node names it"
+_REMEDIES: Mapping[str, str] = {  # by the first words of Slurm's own reason
+    "Prolog error": _PROGRAM_FAILED.format(program="Prolog", log="prolog"),
+    "Epilog error": _PROGRAM_FAILED.format(program="Epilog", log="epilog"),
+    "Kill task failed": _STEP_STAYS,
+    "SlurmdSpoolDir is full": "the disk of /var/spool/slurmd is full on the node",
+}
+
+
+def lines(world: World, name: str) -> Iterator[Line]:
+    """Return the lines of the reason; none if it is older than the present state."""
+    node = world.node(name)
+    if not node.reason or not (node.drained or NodeState.DOWN in node.states):
+        return
+    yield Line(
+        part=Part.REASON,
+        at=node.reason_at or None,
+        words=f"{node.reason.removeprefix(REASON_PREFIX).strip()} (by {_whose(world, node)})",
+    )
+    if not node.has_daemon_reason:
+        yield from _unknown(node)
+    if node.drained_by_slurm:
+        words = next((text for start, text in _REMEDIES.items() if node.reason.startswith(start)), "")
+        if words:
+            yield Line(part=Part.REMEDY, words=words)
+
+
+def _whose(world: World, node: SlurmNode) -> str:
+    owner = owner_of(node.reason)
+    if owner is not None:
+        return _OWNERS[owner].format(node=node.name, cluster=world.plan.name)
+    if node.has_daemon_reason:
+        return "another version of the daemon"
+    if not node.drained and node.drain_owner is DrainOwner.SLURM:
+        return "Slurm itself"  # the daemon set the node DOWN: the node table brings it back
+    if node.drained_by_slurm:
+        return "Slurm itself: its instance is replaced after the pool's idle time"
+    return f"{node.reason_by or 'unknown'}: scontrol update nodename={node.name} state=resume"
+
+
+def _unknown(node: SlurmNode) -> Iterator[Line]:
+    """Return what is not known of a reason that Slurm's daemons may have written."""
+    if not drains.may_be_slurms(node.reason_by):
+        return
+    table = table_of(node.version)
+    if node.drain_owner is DrainOwner.PERSON and NodeState.FAIL not in node.states:
+        read = table.find_read(node.reason.partition(APPENDED)[0])
+        known = (
+            "gpucluster does not know this reason"
+            if read is None
+            else f"Slurm's source has this reason ({read.sender}, {read.function}), and no recorded run has it"
+        )
+        yield Line(part=Part.STATE, words=f"{known}: it counts as a person's")
+    if table.version != node.version and node.version:
+        used = f"those of {table.version} are used" if table.version else "none is known"
+        yield Line(part=Part.STATE, words=f"the reasons of Slurm {node.version} are not recorded: {used}")
