@@ -1,7 +1,8 @@
-"""Record what real Slurm daemons do: tests/recorded/transitions/VERSION.jsonl, one change a line.
+"""Record what real Slurm daemons do: tests/recorded/transitions/VERSION.jsonl, one change a line; with --drains their reasons.
 
     .venv/bin/python tools/record_slurm.py 24.11              # root; makes a Debian tree the first time
     .venv/bin/python tools/record_slurm.py 24.11 --only down  # the cases with that word, to look at
+    .venv/bin/python tools/record_slurm.py 24.11 --drains     # src/gpucluster/catalog/data/slurm-drains-24.11.json
 
 The programs run in mount, PID, network and UTS namespaces over an overlay of the tree: one slurmctld, munge, slurmds on
 request, and hooks that only record their call. Everything is removed when the program ends.

@@ -408,7 +408,7 @@ class BreakerReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementBegan:
-    """The daemon begins to replace an instance, because a check of its node, its Prolog, its Epilog or a GPU failed."""
+    """The daemon begins to replace an instance, because a check of its node or a GPU failed, or because Slurm drained it."""
 
     slot: str
     instance: str

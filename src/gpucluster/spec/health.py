@@ -63,6 +63,6 @@ class Health(Part):
     )
     replace_per_hour: Limit | None = spec_field(
         UpdateClass.LIVE,
-        "Most instances of a pool that are replaced in an hour because a check, the Prolog, the Epilog or a GPU failed: a number, or a share. The others stay drained.",
+        "Most instances of a pool that are replaced in an hour because a check or a GPU failed, or because Slurm drained the node, for example after `Kill task failed`: a number, or a share. The others stay drained.",
         default=None,
     )

@@ -128,6 +128,40 @@ def test_a_cancelled_gang_is_not_replaced_at_once() -> None:
     assert down == list(ALL[:2])
 
 
+def test_a_gang_is_one_event_and_leaves_a_turn_to_other_faults() -> None:
+    """A cancelled gang, whose drains came first, would have used up each hour of its pool before another fault had its turn."""
+    gang = [unhealthy(slot, reason="Kill task failed", by="root", ago=2000.0) for slot in (A1, A2, A3)]
+    moment = of([*gang, unhealthy(A4, reason="Prolog error", by="slurm"), unhealthy(B1, ago=900.0)])
+    assert passed(moment)[0] == [A1, A4]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "apart", "first"),
+    [
+        (("Kill task failed", "Kill task failed"), 59.0, [A1, B1]),  # one event: the second node waits
+        (("Kill task failed", "Kill task failed"), 61.0, [A1, A2]),  # two events
+        (("Kill task failed", "SlurmdSpoolDir is full"), 0.0, [A1, A2]),
+        (("Kill task failed (JobId=1 StepId=0)", "Kill task failed (JobId=1 StepId=0)"), 0.0, [A1, B1]),
+        (("Kill task failed (JobId=1 StepId=0)", "Kill task failed (JobId=2 StepId=0)"), 0.0, [A1, A2]),
+        ((UNHEALTHY, UNHEALTHY), 0.0, [A1, A2]),  # a check of each node
+    ],
+)
+def test_nodes_with_one_reason_in_one_minute_are_one_event(
+    reasons: tuple[str, str], apart: float, first: list[str]
+) -> None:
+    one, other = reasons
+    nodes = [unhealthy(A1, reason=one, ago=2000.0), unhealthy(A2, reason=other, ago=2000.0 - apart)]
+    assert passed(of([*nodes, unhealthy(B1, reason="SlurmdSpoolDir is full", ago=900.0)]))[0] == first
+
+
+def test_why_names_the_nodes_of_the_event() -> None:
+    moment = of(unhealthy(slot, reason="Kill task failed", by="root") for slot in (A1, A2, A3))
+    shown = text(why(moment, A2), moment.now)
+    assert "Slurm drained 3 nodes for this in the same minute (h200-2a-[1-3]): one event" in shown
+    alone = of([unhealthy(A1, reason="Kill task failed", by="root")])
+    assert "one event" not in text(why(alone, A1), alone.now)
+
+
 def test_each_pool_has_its_own_limit_and_times_of_another_clock_do_not_count() -> None:
     moment = of([unhealthy(A1)], pool_with(TWO, replacements_per_hour=1))
     for others in ({"h100": (NOW,)}, {"h200": (NOW - HOUR,)}, {"h200": (NOW + 10.0,)}):

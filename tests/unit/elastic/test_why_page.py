@@ -350,6 +350,31 @@ def stories() -> tuple[Story, ...]:
             ),
             subject=A1,
         ),
+        Story(
+            "Slurm drained the nodes of a job that does not end",
+            Cause.NODE,
+            sight(
+                PLAN,
+                *living(A1, A2, ago=2000.0),
+                nodes=tuple(
+                    node(slot, f"{UP} DRAIN", reason="Kill task failed (JobId=41 StepId=0)", reason_by="root", reason_at=NOW - 200, version="26.05")
+                    for slot in (A1, A2)
+                ),
+                instances=(instance(0, 2000.0), instance(1, 2000.0)),
+            ),
+            subject=A1,
+        ),
+        Story(
+            "A drain whose reason is unknown",
+            Cause.NODE,
+            sight(
+                PLAN,
+                *living(A1, ago=2000.0),
+                nodes=(node(A1, f"{UP} DRAIN", reason="fan 3 is loud", reason_by="root", reason_at=NOW - 200, version="25.11"),),
+                instances=(instance(0, 2000.0),),
+            ),
+            subject=A1,
+        ),
         Story("The bucket cannot be read, for example because its KMS key is disabled", Cause.HALTED, unreadable()),
         Story("Instances boot", Cause.BOOTING, booting("guard", "machine", "bundle")),
         Story("The API takes no more calls for a moment", Cause.RATE_LIMITED, paced()),

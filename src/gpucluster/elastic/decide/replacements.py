@@ -4,13 +4,22 @@ A replacement is recorded before it begins (`terminations.replacements_begun`). 
 stay drained, in rows of the node table that say so. The end of an instance with a failed
 GPU counts too, because an agent reports the fault. Its jobs leave it in any case. A fault before slurmd is up is a failed boot:
 the pool's breaker counts it.
+
+Slurm drains all nodes of a gang in the same minute when its steps do not end, or its Prolog fails. That is one event: it takes turns with
+other faults, so that one cancelled gang does not use up the hours of a pool.
 """
+
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.memory import Incarnation, Interruption
 from gpucluster.elastic.memory.limits import HOUR_S
 from gpucluster.plan.model import Pool
+from gpucluster.slurm.states import SlurmPhase
+from gpucluster.slurm.values import SlurmNode
+
+EVENT_S = 60.0  # Slurm drains the nodes of one gang within this time
 
 
 def room(world: World, pool: Pool) -> int:
@@ -45,6 +54,38 @@ def is_kept(world: World, slot: str) -> bool:
     if interruption is None or not is_counted(world, slot, interruption):
         return False
     return not may_be_replaced(world, world.slots[slot].pool, incarnation)
+
+
+def same_event(world: World, slot: str) -> tuple[str, ...]:
+    """Return the nodes of the event in which Slurm drained this one, in the order of their drains; empty if it drained none."""
+    node = world.node(slot)
+    alike = (other for other in _failed(world) if other.reason == node.reason)
+    return next((event for event in _events(alike) if slot in event), ())
+
+
+def turns(world: World) -> Mapping[str, int]:
+    """Return the turn of each node that Slurm drained: 0 for the first of its event, 1 for the next one."""
+    by_reason: dict[str, list[SlurmNode]] = {}
+    for node in _failed(world):
+        by_reason.setdefault(node.reason, []).append(node)
+    events = (event for nodes in by_reason.values() for event in _events(nodes))
+    return {slot: turn for event in events for turn, slot in enumerate(event)}
+
+
+def _failed(world: World) -> Iterator[SlurmNode]:
+    return (node for slot in world.group(SlurmPhase.UP) if (node := world.node(slot)).failed)
+
+
+def _events(alike: Iterable[SlurmNode]) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes with one reason by event."""
+    event: list[SlurmNode] = []
+    for node in sorted(alike, key=lambda node: (node.reason_at, node.name)):
+        if event and node.reason_at > event[0].reason_at + EVENT_S:
+            yield tuple(node.name for node in event)
+            event = []
+        event.append(node)
+    if event:
+        yield tuple(node.name for node in event)
 
 
 def _recent(world: World, pool: Pool) -> list[float]:

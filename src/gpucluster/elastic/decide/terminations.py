@@ -180,17 +180,23 @@ def _boot_began(incarnation: Incarnation) -> float:
 
 
 def replacements_begun(world: World) -> Iterator[Event]:
-    """Return the replacements of unhealthy nodes that begin now, within the limit of each pool: the oldest faults first."""
-    unhealthy: dict[str, list[tuple[float, str, str]]] = {}
-    for since, slot, instance in (*_unhealthy(world), *_faulty(world)):
-        unhealthy.setdefault(world.slots[slot].pool.name, []).append((since, slot, instance))
+    """Return the replacements of unhealthy nodes that begin now, within the limit of each pool: the oldest faults first.
+
+    Each event has one node before any has its second one.
+    """
+    unhealthy: dict[str, list[tuple[int, float, str, str]]] = {}
+    found = (*_unhealthy(world), *_faulty(world))
+    turns = replacements.turns(world) if found else {}
+    for since, slot, instance in found:
+        turn = turns.get(slot, 0)
+        unhealthy.setdefault(world.slots[slot].pool.name, []).append((turn, since, slot, instance))
     for pool in world.plan.pools:
-        for _, slot, instance in sorted(unhealthy.get(pool.name, ()))[: replacements.room(world, pool)]:
+        for _, _, slot, instance in sorted(unhealthy.get(pool.name, ()))[: replacements.room(world, pool)]:
             yield ReplacementBegan(slot=slot, instance=instance, pool=pool.name)
 
 
 def _unhealthy(world: World) -> Iterator[tuple[float, str, str]]:
-    """Return the nodes that a health check, the Prolog or the Epilog drained and that are to be replaced now."""
+    """Return the nodes that a health check or Slurm drained and that are to be replaced now."""
     table = NodeTable(world)
     for slot in world.group(SlurmPhase.UP):
         if not world.node(slot).drained:

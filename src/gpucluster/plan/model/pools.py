@@ -282,7 +282,7 @@ class AwsPool(_Nodes):
     job_heartbeat: JobHeartbeat | None = None
     breaker: Breaker = Breaker()
     replacements_per_hour: int = (
-        1  # most instances replaced in an hour after a failed check, Prolog or Epilog
+        1  # most instances replaced in an hour after a failed check or a drain of Slurm's
     )
     image: Image | None = None  # None: the cluster's image
     on_boot: tuple[BootScript, ...] = ()  # in order, before slurmd

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpucluster.elastic.decide import replacements
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.plan.names import REASON_PREFIX
-from gpucluster.slurm import drains
+from gpucluster.slurm import drains, hostlist
 from gpucluster.slurm.drain_table import APPENDED, table_of
 from gpucluster.slurm.drains import DrainOwner, owner_of
 from gpucluster.slurm.states import NodeState
 from gpucluster.slurm.values import SlurmNode
+from gpucluster.text import short
 
 _OWNERS: Mapping[DrainOwner, str] = {
     DrainOwner.CAPACITY: "the daemon, because there is no capacity; it removes the drain when there is capacity",
@@ -24,6 +26,10 @@ _PROGRAM_FAILED = (
     "journalctl -t gpucluster-health-{log}; slurmd's log has `{log}`"
 )
 _STEP_STAYS = "a process of a job did not end at SIGKILL: it waits for a device or a file system; the kernel log of the node names it"
+_UNKNOWN = (
+    "if nobody of the site wrote the reason, report it with the version of Slurm; "
+    "scontrol update nodename={node} state=resume returns the node"
+)
 _REMEDIES: Mapping[str, str] = {  # by the first words of Slurm's own reason
     "Prolog error": _PROGRAM_FAILED.format(program="Prolog", log="prolog"),
     "Epilog error": _PROGRAM_FAILED.format(program="Epilog", log="epilog"),
@@ -44,6 +50,9 @@ def lines(world: World, name: str) -> Iterator[Line]:
     )
     if not node.has_daemon_reason:
         yield from _unknown(node)
+    if len(event := replacements.same_event(world, name)) > 1:
+        words = f"Slurm drained {len(event)} nodes for this in the same minute ({short(hostlist.fold(event), 120)}): one event, such as the end of one job"
+        yield Line(part=Part.STATE, words=words)
     if node.drained_by_slurm:
         words = next((text for start, text in _REMEDIES.items() if node.reason.startswith(start)), "")
         if words:
@@ -52,6 +61,9 @@ def lines(world: World, name: str) -> Iterator[Line]:
 
 def _whose(world: World, node: SlurmNode) -> str:
     owner = owner_of(node.reason)
+    if world.plan.aws is None and node.drain_owner in (DrainOwner.SLURM, DrainOwner.HEALTH):
+        writer = "Slurm itself" if node.drain_owner is DrainOwner.SLURM else "its health program"
+        return f"{writer}: nobody replaces an existing host"
     if owner is not None:
         return _OWNERS[owner].format(node=node.name, cluster=world.plan.name)
     if node.has_daemon_reason:
@@ -76,6 +88,7 @@ def _unknown(node: SlurmNode) -> Iterator[Line]:
             else f"Slurm's source has this reason ({read.sender}, {read.function}), and no recorded run has it"
         )
         yield Line(part=Part.STATE, words=f"{known}: it counts as a person's")
+        yield Line(part=Part.REMEDY, words=_UNKNOWN.format(node=node.name))
     if table.version != node.version and node.version:
         used = f"those of {table.version} are used" if table.version else "none is known"
         yield Line(part=Part.STATE, words=f"the reasons of Slurm {node.version} are not recorded: {used}")

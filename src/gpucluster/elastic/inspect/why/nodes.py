@@ -9,6 +9,7 @@ from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect.snapshot import actions_on
 from gpucluster.elastic.inspect.why import drain_lines, node_instance, node_next
 from gpucluster.elastic.inspect.why.causes import Cause, Offers
+from gpucluster.elastic.inspect.why.hosts import of_host
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen
 from gpucluster.elastic.log_lines import action_name
 from gpucluster.elastic.model import Action
@@ -32,6 +33,8 @@ def of_node(
         return screen(
             subject, Cause.NODE, "is in the plan, but slurmctld does not list it: scontrol reconfigure"
         )
+    if world.plan.aws is None:
+        return of_host(world, name, _jobs(world, name))
     context = NodeTable(world).context(name)
     row = row_for(context)
     incarnation = context.incarnation
