@@ -399,7 +399,9 @@ def test_without_a_holder_nothing_is_launched_and_the_next_holder_continues(tmp_
 
 
 @pytest.mark.parametrize("scaling", Scaling)
-def test_holder_replaces_a_damaged_object_after_the_leases_time_and_keeps_its_scaling(scaling: Scaling) -> None:
+def test_holder_replaces_a_damaged_object_after_the_leases_time_and_keeps_its_scaling(
+    scaling: Scaling,
+) -> None:
     """Nobody could act until a person had deleted it."""
     desk = Desk()
     one, two = desk.both()

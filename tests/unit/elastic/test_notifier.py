@@ -18,7 +18,7 @@ from gpucluster import agent
 from gpucluster.agent.boot.systemd import START_S
 from gpucluster.cloud import control as s3
 from gpucluster.cloud.control import ONE_ATTEMPT_S, S3Control
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Scaling, Stamped
 from gpucluster.elastic import daemon as daemon_module
 from gpucluster.elastic import journal, notifier
 from gpucluster.elastic.daemon import SCAN_S, Daemon, Paths, Ports, RunOptions
@@ -204,6 +204,10 @@ class HangingControl:
     def stamped(self) -> Stamped:
         self._call()
         return Stamped(control=self.control, etag=None)
+
+    def last_scaling(self) -> Scaling:
+        self._call()
+        return self.control.scaling
 
     def write(self, control: Control, etag: str | None) -> str | None:
         self._call()

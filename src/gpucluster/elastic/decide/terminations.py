@@ -186,7 +186,7 @@ def replacements_begun(world: World) -> Iterator[Event]:
     """
     unhealthy: dict[str, list[tuple[int, float, str, str]]] = {}
     found = (*_unhealthy(world), *_faulty(world))
-    turns = replacements.turns(world) if found else {}
+    turns = replacements.turns(world) if found else dict[str, int]()
     for since, slot, instance in found:
         turn = turns.get(slot, 0)
         unhealthy.setdefault(world.slots[slot].pool.name, []).append((turn, since, slot, instance))
