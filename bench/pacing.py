@@ -133,7 +133,7 @@ class WaitingSlurm:
     def lacking(self) -> int:
         return len(self._waiting)
 
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+    def read(self, at: float) -> SlurmView:
         """Every node with an instance is up."""
         lives = self._journal.memory.incarnations
         for name in [n for n in self._waiting if n in lives and lives[n].instance]:

@@ -320,11 +320,11 @@ def _row(number: int, state: str, nodes: str, count: int) -> str:
     row = QueueRow(
         job=str(number), array=str(number), task="N/A", het="N/A", state=state, nodes=str(count), max_nodes=str(count),
         tres=f"cpu={count},node={count}", partitions="gpu", batch="1", requeue="1", priority="1",
-        submitted="1795000000", eligible="1795000000", time_limit="1:00:00", user="1000", restarts="0", exit_code="0:0",
+        submitted="1795000000", eligible="1795000000", time_limit="1:00:00", time_min="0:00", user="1000", restarts="0", exit_code="0:0",
         node_list=nodes, required="", excluded="", features="(null)", reservation="(null)", reason="None",
         account="(null)", admin_comment="(null)", started="1795000001",
     )  # fmt: skip
-    return "".join(f"{field}\x1e" for field in row)
+    return "".join(f"{field}\x1e" for field in row.fields)
 
 
 @dataclass

@@ -185,4 +185,4 @@ def _parse(nodes: int) -> Callable[[], object]:
     one = json.loads(RECORDED.read_text())["nodes"][0]
     text = json.dumps({"nodes": [{**one, "name": name} for name in slots_of(wide_plan(nodes))]})
     jobs = json.dumps({"jobs": []})
-    return lambda: parse.view(text, jobs, NOW)
+    return lambda: parse.view(text, jobs, NOW, '{"reservations": []}')

@@ -60,11 +60,13 @@ def place(job: SlurmJob | ActiveJob) -> tuple[object, ...]:
 def compare(slurm: RealSlurm, reader: client.Scontrol) -> Mapping[int, SlurmJob]:
     """Read until nothing changes meanwhile; the rows, the active jobs and the JSON are equal then."""
 
+    variables = [f"{name}={value}" for name, value in client.WHOLE_ARRAYS.items()]
+
     def unchanged() -> tuple[Mapping[int, SlurmJob], Mapping[int, SlurmJob], tuple[ActiveJob, ...]] | None:
-        before = parse.parse_jobs(slurm.must("scontrol", "show", "jobs", "--json"))
+        before = parse.parse_jobs(slurm.must("env", *variables, *client.SHOW_JOBS))
         rows = reader.read_jobs()
         active = parse.parse_active(slurm.must(*client.ACTIVE_JOBS))
-        after = parse.parse_jobs(slurm.must("scontrol", "show", "jobs", "--json"))
+        after = parse.parse_jobs(slurm.must("env", *variables, *client.SHOW_JOBS))
         return (by_id(rows), by_id(before), active) if before == after else None
 
     rows, expected, active = slurm.wait(unchanged, "two equal answers") or ({}, {}, ())
@@ -108,7 +110,10 @@ def test_rows_are_the_json_whatever_users_write(version: str, tmp_path: Path) ->
         wide = submit(slurm, "-N1-2", "--exclusive", "-J", HOSTILE, "-A", HOSTILE)
         submit(slurm, "-N2", "--exclusive", "-w", "gpu02,gpu01")
         submit(slurm, "-N1", "-x", "gpu02", "--exclusive", "-t", "1-00:00:00")
-        submit(slurm, "-N1", "--begin=now+1hour", "-t", "30")
+        shorter = submit(slurm, "-N1", "--begin=now+1hour", "-t", "30", "--time-min=10")
+        sparse = submit(
+            slurm, f"--array={','.join(str(3 * n + n % 3) for n in range(60))}", "--hold"
+        )  # a long list
         submit(slurm, "-N1", f"--dependency=afterok:{running}", "-A", HOSTILE)
         slurm.must("sbatch", "-n1", ":", "-n1", "--exclusive", "--wrap", "sleep 600", user=USER)
         cancelled = submit(slurm, "-N1", "--exclusive")
@@ -120,6 +125,8 @@ def test_rows_are_the_json_whatever_users_write(version: str, tmp_path: Path) ->
         assert jobs[suspended].suspended
         assert jobs[running].time_limit_s == 5400.0
         assert jobs[wide].node_count == 1
+        assert (jobs[shorter].time_limit_s, jobs[shorter].time_min_s) == (1800.0, 600.0)
+        assert jobs[sparse].tasks == 60
         assert jobs[held].account == HOSTILE.lower()  # slurmctld writes accounts so
         assert jobs[held].admin_comment == f"gpucluster: {HOSTILE}"
         assert len([j for j in jobs.values() if j.task]) >= 3

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import SlurmPlan
-from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation, SlurmView
 
 RESUME_MARGIN_S, SILENT_S = 60, 180.0
@@ -236,16 +235,14 @@ class SlurmModel:
             self.nodes[name].reason_by = "root"
 
     # --- the port ---------------------------------------------------------------------------------
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+    def read(self, at: float) -> SlurmView:
         self._reached()
         first = self._first_in_line()
         return SlurmView(
             at=at,
             nodes={n.name: self._shown(n) for n in self.nodes.values()},
             jobs=tuple(self._job(j, first) for j in self.jobs.values()),
-            reservations=tuple(
-                r for r in self.reservations.values() if r.name.startswith(BLOCK_RESERVATION_PREFIX)
-            ),
+            reservations=tuple(self.reservations.values()),
         )
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:

@@ -28,6 +28,7 @@ cd {folder}; echo "scontrol $*" >>calls
 case "$*" in
   *"show job"*--json) cat jobs.json ;;
   *"show nodes --json") echo '{{"nodes": []}}' ;;
+  *"show reservations --json") echo '{{"reservations": []}}' ;;
   *) echo "scontrol: unknown $*" >&2; exit 2 ;;
 esac
 """
@@ -42,7 +43,7 @@ class Programs:
 
     def rows(self, rows: Sequence[QueueRow]) -> None:
         """What squeue writes from now on, in the format that it is asked for."""
-        text = "".join("".join(f"{field}{PLACE}" for field in row) + "\n" for row in rows)
+        text = "".join("".join(f"{field}{PLACE}" for field in row.fields) + "\n" for row in rows)
         (self.folder / "rows").write_text(text)
 
     def fail(self, words: str) -> None:

@@ -16,7 +16,6 @@ from gpucluster.elastic import spool
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.act import Actor, Clients
 from gpucluster.elastic.decide import decide, next_look
-from gpucluster.elastic.decide.block_reservations import reads_reservations
 from gpucluster.elastic.decide.interruptions import severity_of
 from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import DaemonStarted, Entry
@@ -80,7 +79,6 @@ class Reconciler:
         self._plan, self._bindings, self._clients, self._spool = plan, bindings, clients, spool_dir
         self._publish_nodes, self._warn, self._read_held = publish_nodes, warn, read_held
         self._look_at_topology = look_at_topology
-        self._reads_reservations = reads_reservations(plan)
         self._actor = Actor(clients)
         self._slurm: SlurmView | None = None  # the view of the last observation; None: no answer
         self._cloud: CloudView | None = None
@@ -162,9 +160,7 @@ class Reconciler:
 
     def _query_slurm(self) -> _Answer:
         try:
-            return _Answer(
-                slurm=self._clients.slurm.read(self._clients.clock(), reservations=self._reads_reservations)
-            )
+            return _Answer(slurm=self._clients.slurm.read(self._clients.clock()))
         except GpuclusterError as error:
             return _Answer(errors=(f"slurmctld: {error.message}",))
 

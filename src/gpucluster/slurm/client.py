@@ -3,6 +3,7 @@
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +35,7 @@ FOR_SQUEUE = (
     "SLURM_BITSTR_LEN",
     "SLURM_TIME_FORMAT",
 )  # variables that change its answer
+WHOLE_ARRAYS = {"SLURM_BITSTR_LEN": "0"}  # else the list of an array's tasks ends after 64 characters
 NOT_DELIVERED = ("Unable to contact", "timed out", "Zero Bytes", "Connection", "ermission denied")  # 24.11
 TIMEOUT_S = 30.0  # slurmctld can hold its locks for a long time; only this executor waits for it
 
@@ -51,8 +53,8 @@ def show_job(job: int) -> tuple[str, ...]:
 class SlurmPort(Protocol):
     """The calls to Slurm that the daemon makes."""
 
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
-        """Nodes and jobs; reservations only on request."""
+    def read(self, at: float) -> SlurmView:
+        """Nodes, jobs and reservations."""
         ...
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
@@ -97,10 +99,9 @@ class Scontrol:
             tuple[str, ...], SlurmJob
         ] = {}  # by rows that do not say all of a waiting job
 
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+    def read(self, at: float) -> SlurmView:
         nodes, jobs = self._show(SHOW_NODES), self.read_jobs()
-        reserved = self._show(SHOW_RESERVATIONS) if reservations else ""
-        view = parse.view(nodes, jobs, at, reserved)
+        view = parse.view(nodes, jobs, at, self._show(SHOW_RESERVATIONS))
         self._tasks = {job.id: job.task for job in view.jobs if job.task}
         return view
 
@@ -162,6 +163,7 @@ class Scontrol:
             job = parse.job_of_row(row)
             if job is None and (job := self._remembered.get(row.remembered)) is not None:
                 kept[row.remembered] = job
+                job = replace(job, tasks=row.tasks)
             if job is None:
                 asked[int(row.job)] = row
             else:
@@ -186,14 +188,15 @@ class Scontrol:
             return ()
         if len(jobs) == 1:
             return parse.parse_jobs(self._show(show_job(jobs[0])))
-        return parse.parse_jobs(self._run((self._squeue, *JOBS_BY_ID[1:], ",".join(map(str, jobs)))).stdout)
+        argv = (self._squeue, *JOBS_BY_ID[1:], ",".join(map(str, jobs)))
+        return parse.parse_jobs(self._run(argv, env=WHOLE_ARRAYS).stdout)
 
     def _ids(self, jobs: Sequence[int]) -> list[str]:
         """Array tasks by their names: the id of the last task is the id of the whole array."""
         return [self._tasks.get(job, str(job)) for job in jobs]
 
     def _show(self, argv: Sequence[str]) -> str:
-        return self._run((self._program, *argv[1:])).stdout
+        return self._run((self._program, *argv[1:]), env=WHOLE_ARRAYS).stdout
 
     def _deliver(self, argv: tuple[str, ...]) -> None:
         """Run a command on jobs. Slurm may refuse single jobs; CommandError only if slurmctld did not get the command."""

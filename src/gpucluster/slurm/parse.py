@@ -32,6 +32,7 @@ from gpucluster.slurm.values import (
 _RELEASE = re.compile(r"\d+\.\d+")
 _SOCKETS = re.compile(r"\(S:[0-9,-]+\)")  # the sockets of GPUs with cores: `gpu:h200:8(S:0-1)` (24.11)
 _NODES_OF_REQUEST = re.compile(r"(?:^|,)node=(\d{1,9})(?:,|$)")
+_TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _HARDWARE = ("cpus", "sockets", "cores", "threads", "real_memory", "gres")
 
 
@@ -39,16 +40,15 @@ class SlurmAnswerError(GpuclusterError):
     """Slurm's answer cannot be read; the caller must treat its content as unknown."""
 
 
-def view(nodes: str, jobs: str | tuple[SlurmJob, ...], at: float, reservations: str = "") -> SlurmView:
+def view(nodes: str, jobs: str | tuple[SlurmJob, ...], at: float, reservations: str) -> SlurmView:
     """The answers as one value; `at` is the time of the first call."""
     # JSON has no cycles. Without collection, parsing needs a third of the time (`make bench NAME=reconcile`).
     with gc_control.collection_disabled():
-        found = parse_reservations(reservations) if reservations else ()
         return SlurmView(
             at=at,
             nodes={node.name: node for node in parse_nodes(nodes)},
             jobs=parse_jobs(jobs) if isinstance(jobs, str) else jobs,
-            reservations=found,
+            reservations=parse_reservations(reservations),
         )
 
 
@@ -82,6 +82,7 @@ class QueueRow(NamedTuple):
     submitted: str
     eligible: str
     time_limit: str
+    time_min: str
     user: str
     restarts: str
     exit_code: str
@@ -94,16 +95,22 @@ class QueueRow(NamedTuple):
     account: str
     admin_comment: str
     started: str
+    tasks: int = 1  # rows with this job: the waiting tasks of an array; no field of squeue's
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What squeue writes."""
+        return cast(tuple[str, ...], self[:-1])
 
     @property
     def remembered(self) -> tuple[str, ...]:
         """All but the start, which for a waiting job is an estimate that changes with each pass of the scheduler."""
-        return self[:-1]
+        return self.fields[:-1]
 
 
 _NAMES_OF_SQUEUE = (
     *("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "State", "NumNodes", "MaxNodes", "tres-alloc", "Partition"),
-    *("BatchFlag", "Requeue", "PriorityLong", "SubmitTime", "EligibleTime", "TimeLimit", "UserId", "RestartCnt"),
+    *("BatchFlag", "Requeue", "PriorityLong", "SubmitTime", "EligibleTime", "TimeLimit", "MinTime", "UserId", "RestartCnt"),
     *("exit_code", "NodeList", "ReqNodes", "ExcNodes", "Feature", "Reservation", "Reason", "Account"),
     *("admin_comment", "StartTime"),
 )  # fmt: skip
@@ -159,18 +166,20 @@ def parse_queue(text: str, mark: str) -> tuple[QueueRow, ...]:
     rows = text.split(mark + "\n")
     if rows.pop():
         raise SlurmAnswerError("squeue's answer ends within a row")
-    found: dict[str, QueueRow] = {}
+    found: list[QueueRow] = []
+    counts: dict[str, int] = {}
     for row in rows:
         job, _, _ = row.partition(mark)
-        first = found.get(job)
-        if first is None:
-            fields = row.split(mark)
-            if len(fields) != len(_NAMES_OF_SQUEUE) or not job.isdecimal():
-                raise SlurmAnswerError(f"a row of squeue cannot be read: {row[:80]!r}")
-            found[job] = QueueRow(*fields)
-        elif first.task:
-            found[job] = first._replace(task="")
-    return tuple(found.values())
+        counts[job] = counts.get(job, 0) + 1
+        if counts[job] > 1:
+            continue
+        fields = row.split(mark)
+        if len(fields) != len(_NAMES_OF_SQUEUE) or not job.isdecimal():
+            raise SlurmAnswerError(f"a row of squeue cannot be read: {row[:80]!r}")
+        found.append(QueueRow._make((*fields, 1)))
+    return tuple(
+        row if counts[row.job] == 1 else row._replace(task="", tasks=counts[row.job]) for row in found
+    )
 
 
 def job_of_row(row: QueueRow) -> SlurmJob | None:
@@ -197,9 +206,11 @@ def job_of_row(row: QueueRow) -> SlurmJob | None:
             user_id=int(row.user),
             started_at=float(_optional(row.started)),
             time_limit_s=_seconds(row.time_limit),
+            time_min_s=_seconds(row.time_min),
             restarts=int(row.restarts),
             account=_or_empty(row.account),
             task=f"{row.array}_{row.task}" if row.task.isdecimal() else "",
+            tasks=row.tasks,
             exit_code=int(row.exit_code.partition(":")[0] or 0),
             exit_signal=int(row.exit_code.partition(":")[2] or 0),
             required_nodes=_hostlist(row.required),
@@ -326,9 +337,11 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
             user_id=_integer(item.get("user_id"), -1),
             started_at=_number(item.get("start_time")),
             time_limit_s=_minutes(item.get("time_limit")),
+            time_min_s=_minutes(item.get("time_minimum")),
             restarts=int(_number(item.get("restart_cnt"))),
             account=str(item.get("account") or ""),
             task=_task(item),
+            tasks=_tasks(str(item.get("array_task_string") or "")),
             exit_code=_return_code(item.get("exit_code")),
             exit_signal=_signal(item.get("exit_code")),
             required_nodes=_hostlist(item.get("required_nodes")),
@@ -349,8 +362,10 @@ def _reservation(item: Mapping[str, Any]) -> SlurmReservation:
             nodes=hostlist.expand_slurm(str(item.get("node_list") or "")),
             users=_commas(item.get("users")),
             accounts=_commas(item.get("accounts")),
+            groups=_commas(item.get("groups")),
             partition=str(item.get("partition") or ""),
             flags=_strings(item.get("flags")),
+            whole=not item.get("core_specializations"),
         )
     except _ERRORS as error:
         raise _unreadable("reservation", error) from error
@@ -479,6 +494,15 @@ def _task(item: Mapping[str, Any]) -> str:
     array, number = int(_number(item.get("array_job_id"))), cast(object, item.get("array_task_id"))
     split = cast(dict[str, Any], number).get("set") if isinstance(number, dict) else number is not None
     return f"{array}_{int(_number(cast(object, number)))}" if split and array else ""
+
+
+def _tasks(text: str) -> int:
+    """How many tasks `0-9:2,12%3` names; 1 for a job without such a list."""
+    ranges = _TASKS.findall(text.partition("%")[0])
+    return (
+        sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in ranges)
+        or 1
+    )
 
 
 def _signal(value: object) -> int:

@@ -182,6 +182,12 @@ def _said(done: Result) -> str:
     return short(done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}", 300)
 
 
+def members(one: SlurmReservation) -> str:
+    """Return whose jobs may use it: `users ada, bob; account vision`."""
+    kinds = (("user", one.users), ("account", one.accounts), ("group", one.groups))
+    return "; ".join(f"{kind}{'s' * (len(some) > 1)} {', '.join(some)}" for kind, some in kinds if some)
+
+
 def words(one: SlurmReservation) -> str:
     """Return a reservation for a sentence: `the reservation NAME of NODES from START to END`."""
     nodes = hostlist.fold(one.nodes)

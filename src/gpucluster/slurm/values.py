@@ -113,11 +113,13 @@ class SlurmJob:
     user_id: int = -1
     started_at: float = 0.0
     time_limit_s: float | None = None
+    time_min_s: float | None = None  # --time-min: backfill may start it with a limit as short as this
     restarts: int = 0
     account: str = ""  # the account that Slurm's accounting charges; empty without accounting
     task: str = (
         ""  # of an array: `4_3`. The last task's id is also the id of the whole array; this name is not
     )
+    tasks: int = 1  # waiting tasks of an array that are still one job
     exit_code: int = 0  # of the batch script
     exit_signal: int = 0  # the number of the signal that ended the batch script
     required_nodes: tuple[str, ...] = ()  # --nodelist
@@ -147,6 +149,12 @@ class SlurmJob:
         """Whether Slurm requeues the job when its nodes fail."""
         return self.batch and self.requeueable
 
+    @property
+    def shortest_s(self) -> float:
+        """The shortest time limit with which Slurm may start it."""
+        limits = (limit for limit in (self.time_limit_s, self.time_min_s) if limit is not None)
+        return min(limits, default=float("inf"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmReservation:
@@ -158,8 +166,10 @@ class SlurmReservation:
     nodes: tuple[str, ...]
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     partition: str = ""
     flags: tuple[str, ...] = ()
+    whole: bool = True  # False: it holds only some cores of its nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,4 +179,4 @@ class SlurmView:
     at: float
     nodes: Mapping[str, SlurmNode]
     jobs: tuple[SlurmJob, ...]
-    reservations: tuple[SlurmReservation, ...] = ()  # read only on request
+    reservations: tuple[SlurmReservation, ...] = ()  # of any origin

@@ -10,7 +10,7 @@ from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import Interruption, OperatorOrder
 from gpucluster.plan.messages import HeldBundle, NodePhase
 from gpucluster.plan.model import Market
-from gpucluster.slurm.values import SlurmJob, SlurmNode
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation
 from support.cluster_states import BUSY, NOW, OFF, UP, WAKING, instance, job, node, report_of
 from support.worlds.launches import ALWAYS
 from support.worlds.scene import (
@@ -68,6 +68,23 @@ def _idle(*jobs: SlurmJob, **changes: Any) -> Callable[[], ClusterSnapshot]:
         return scene(SMALL, nodes, jobs, lives, known=known)
 
     return build
+
+
+def _reserved(*reservations: SlurmReservation, **changes: Any) -> Callable[[], ClusterSnapshot]:
+    """Idle nodes that Slurm plans for a waiting job, with reservations of people."""
+
+    def build() -> ClusterSnapshot:
+        waiting = job(1, node_count=1, reason="Resources", time_limit_s=1800.0, **changes)
+        nodes = [node(slot, f"{UP} PLANNED", last_busy=NOW - 290) for slot in (A1, A2)]
+        found = scene(SMALL, nodes, (waiting,), {slot: up(slot, 1000, idle_at=NOW - 50) for slot in (A1, A2)})
+        assert found.observation.slurm is not None
+        view = replace(found.observation.slurm, reservations=reservations)
+        return replace(found, observation=replace(found.observation, slurm=view))
+
+    return build
+
+
+COURSE = SlurmReservation(name="course", starts_at=NOW + 900, ends_at=NOW + 9000, nodes=(A1,))
 
 
 def _awaited(**changes: Any) -> Callable[[], ClusterSnapshot]:
@@ -356,6 +373,9 @@ NODES: Mapping[str, Callable[[], ClusterSnapshot]] = {
     "idle nodes, and a job waits for two": _idle(job(1, node_count=2, reason="Resources")),
     "idle nodes, and jobs wait for other reasons": _idle(job(1, node_count=2, reason="Priority"), job(2, reason="Dependency")),
     "idle nodes, and six jobs wait": _idle(*(job(n, node_count=n, reason="Resources", features="spot" if n < 6 else "") for n in range(1, 7))),
+    "idle nodes that are planned for a job": _reserved(),
+    "idle nodes that are planned for a job, and one is soon reserved": _reserved(COURSE),
+    "idle nodes that are planned for a short job, and one is soon reserved": _reserved(COURSE, time_min_s=60.0),
     "idle nodes that a requeued job will use": _awaited(),
     "idle nodes that a requeued job of another partition will use": _awaited(partitions=("other",)),
     "idle nodes that a requeued job of four will use": _awaited(node_count=4),

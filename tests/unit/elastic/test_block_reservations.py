@@ -8,12 +8,12 @@ from support.cluster_states import BUSY, NOW, WAKING, instance, job, living, nod
 
 from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.decide.block_reservations import reads_reservations, until, why_unusable
+from gpucluster.elastic.decide.block_reservations import until, why_unusable
 from gpucluster.elastic.decide.offers import Headroom, all_offers, choose
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.model import DeleteReservation, LaunchGang, SetReservation
 from gpucluster.plan import names
-from gpucluster.plan.model import LaunchTemplate, Market, SiteReservation, SlurmOnAws, Source
+from gpucluster.plan.model import LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.slurm.values import SlurmReservation
 
 A, SPOT, H = "us-east-2a", "p5en.48xlarge", 3600.0
@@ -240,11 +240,3 @@ def test_block_is_usable_until_its_warning_less_the_termination_lead() -> None:
     moment = on_the_block(5 * H)
     assert moment.world
     assert until(moment.world, "cr-1") == NOW + 5 * H - 2400 - LEAD
-
-
-def test_reservations_are_read_with_blocks_or_reservations_of_the_site() -> None:
-    own = SiteReservation(name="course", nodes=A1, starts_at=int(NOW), duration_s=3600)
-    reserved = replace(a_plan(), slurm=replace(a_plan().slurm, reservations=(own,)))
-    assert not reads_reservations(a_plan())
-    assert reads_reservations(a_block_plan())
-    assert reads_reservations(reserved)

@@ -109,7 +109,9 @@ def a_zone(idle: tuple[str, ...] = (), free: tuple[str, ...] = (), **changes: ob
 
 
 def a_need(count: int) -> Need:
-    return Need.of((job(41, node_count=count),))
+    world = sight(PLAN).world
+    assert world is not None
+    return Need.of(world, (job(41, node_count=count),))
 
 
 @pytest.mark.parametrize(("size", "headroom"), [(1, 9), (2, 9), (3, 5), (4, 5), (5, 0)])

@@ -53,7 +53,7 @@ from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, No
 from gpucluster.plan.model import Market, Termination
 from gpucluster.shell import CommandError
 from gpucluster.slurm.client import Scontrol
-from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation, SlurmView
 
 PLAN = a_plan()
 BINDINGS = some_bindings(PLAN)
@@ -77,6 +77,7 @@ class Scene:
         self.queue_notices: tuple[QueueNotice, ...] = ()
         self.reports: dict[str, ReceivedReport] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.reserved: tuple[SlurmReservation, ...] = ()
         self.instances: dict[str, Instance] = {}
         self.memory = Memory(epoch="e")
         for slot in slots:
@@ -149,7 +150,7 @@ class Scene:
 
     def seen(self) -> Observation:
         return Observation(
-            slurm=SlurmView(at=self.now, nodes=self.nodes, jobs=tuple(self.jobs)),
+            slurm=SlurmView(at=self.now, nodes=self.nodes, jobs=tuple(self.jobs), reservations=self.reserved),
             cloud=CloudView(at=self.now, instances=self.instances, reservations=self.reservations),
             reports=self.reports,
             queue_notices=self.queue_notices,
@@ -217,6 +218,30 @@ def test_spot_notice_drains_signals_and_replaces_at_once_and_requeues_before_the
     assert kinds(s.step(), Drain, Signal, Requeue, MarkDown) == [
         Requeue(jobs=(7,), instance=of(A1), reason=OURS, started_at=(s.jobs[0].started_at,))
     ]
+
+
+@pytest.mark.parametrize(
+    ("says", "reservation", "changes", "slots"),
+    [
+        ("no constraint", (), {}, (A3,)),
+        ("the next slots are reserved", ALL[2:4], {}, (ALL[4],)),
+        ("the job excludes the next slots", (), {"excluded_nodes": tuple(ALL[2:4])}, (ALL[4],)),
+        ("a short job ends before the reservation", ALL[2:4], {"time_limit_s": 600.0}, (A3,)),
+    ],
+)
+def test_replacement_is_a_slot_that_the_requeued_job_may_use(
+    says: str, reservation: tuple[str, ...], changes: dict[str, object], slots: tuple[str, ...]
+) -> None:
+    """A slot was powered up for a job that a reservation, or --exclude, keeps off it."""
+    s = Scene(A1, A2)
+    s.job(7, A1, A2)
+    s.jobs = [replace(job, **changes) for job in s.jobs]  # type: ignore[arg-type]
+    if reservation:
+        s.reserved = (SlurmReservation(name="course", starts_at=NOW + 900, ends_at=NOW + 9000, nodes=tuple(reservation)),)  # fmt: skip
+    s.report(A1, spot())
+    assert kinds(s.step(), PowerUp) == [
+        PowerUp(slots=slots, reason="replacement for an interrupted instance")
+    ], says
 
 
 def test_replacement_is_not_powered_down_in_the_same_pass() -> None:
@@ -815,6 +840,7 @@ def test_array_task_is_signalled_by_its_own_id(tmp_path: Path) -> None:
     program, said = tmp_path / "scontrol", tmp_path / "said"
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *nodes*) echo \'{{"nodes": []}}\';; *"show jobs"*) cat {jobs};; '
+        f"*reservations*) echo '{{\"reservations\": []}}';; "
         f'*) echo "$*" >> {said};; esac\n'
     )
     program.chmod(0o755)

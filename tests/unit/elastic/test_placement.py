@@ -3,8 +3,10 @@
 import pytest
 
 from gpucluster.elastic.decide.placement import Need, has_features, is_open, lacking
+from gpucluster.elastic.decide.reserved import Holds
 from gpucluster.slurm.values import SlurmNode
 
+INSIDE = Holds(named=frozenset({"course"}), inside=())
 ZONE = ("a-1", "a-2", "a-3", "a-4")
 
 
@@ -39,9 +41,10 @@ def test_features_meet_a_constraint(features: tuple[str, ...], constraint: str, 
         (Need((), 1, excluded=frozenset({"a-2"})), node(), True),
         (Need((), 1), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
         (Need((), 1), node(states="IDLE CLOUD MAINTENANCE"), False),
-        (Need((), 1, reservation="course"), node(states="IDLE CLOUD RESERVED", reservation="course"), True),
-        (Need((), 1, reservation="other"), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
-        (Need((), 1, reservation="course"), node(), False),
+        (Need((), 1, holds=(INSIDE,)), node(states="IDLE CLOUD RESERVED", reservation="course"), True),
+        (Need((), 1, holds=(INSIDE,)), node(states="IDLE CLOUD RESERVED", reservation="exam"), False),
+        (Need((), 1, holds=(INSIDE,)), node(), False),
+        (Need((), 1, holds=(INSIDE, Holds())), node(), True),  # one component of a het job may use it
         (Need((), 1, features="on-demand"), node(), False),
         (Need((), 1, features="spot"), node(), True),
     ],

@@ -46,9 +46,9 @@ class Slow(SlurmModel):
 
     looks = 0
 
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+    def read(self, at: float) -> SlurmView:
         self.looks += 1
-        return super().read(at, reservations=reservations)
+        return super().read(at)
 
 
 class Cloud(ModelCloud):

@@ -119,3 +119,16 @@ def test_idle_node_is_held_for_a_waiting_job_for_a_bounded_time(tmp_path: Path) 
     f.until(lambda: not f.living(), 2 * 3600)
     f.model.set_capacity(free=None)
     f.until(lambda: bool(gang.runs), 3600)
+
+
+def test_idle_node_of_a_reservation_makes_room_below_max_for_another_job(tmp_path: Path) -> None:
+    """`why` says that the daemon powers it down and can then launch another node."""
+    plan = a_plan(("max: 4}", "max: 1}"), ("max: 16}", "max: 1}"))
+    f = Fleet(plan, tmp_path)
+    first = f.slurm.submit(1, lasts=30)
+    f.until(lambda: first.state == "COMPLETED", 300)
+    (node,) = first.runs[0]
+    f.slurm.set_reservation(SlurmReservation(name="course", starts_at=0, ends_at=f.now + 9e6, nodes=(node,)))
+    other = f.slurm.submit(1)
+    assert f.until(lambda: bool(other.runs), 3600) <= plan.pools[0].idle_s + SOON_S
+    assert other.runs[0] != (node,)

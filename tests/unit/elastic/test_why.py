@@ -39,6 +39,7 @@ from gpucluster.elastic.inspect.why.reasons import ROWS, Kind, reason_of
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import Block, Requeue
 from gpucluster.plan.messages import ControllerWatch, NodePhase
+from gpucluster.slurm import hostlist
 from gpucluster.slurm.values import SlurmReservation
 
 PLAN = a_plan()
@@ -391,7 +392,9 @@ def test_why_names_the_reservation_that_holds_the_nodes(
     shown = why(replace(seen, observation=replace(seen.observation, slurm=view)), "41")
     assert shown.cause is cause, says
     window = "from 2026-11-17 14:10 UTC to 2026-11-17 15:10 UTC"
-    assert (window in said(shown)) is (cause is Cause.RESERVATION)
+    assert (
+        f"because of the reservation gpucluster-x of {hostlist.fold(MAINT.nodes)} {window}" in said(shown)
+    ) is (cause is Cause.RESERVATION)
     assert ("scontrol update jobid=41 timelimit=TIME" in said(shown)) is (cause is Cause.RESERVATION)
 
 

@@ -15,15 +15,15 @@ from gpucluster.slurm.states import BASES, FLAGS, SPELLINGS, SlurmPhase, canonic
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "scontrol" / "24.11"
-JOBS, NODES = '{"jobs": []}', '{"nodes": []}'
+JOBS, NODES, RESERVATIONS = '{"jobs": []}', '{"nodes": []}', '{"reservations": []}'
 
 
 def nodes(name: str) -> dict[str, SlurmNode]:
-    return dict(parse.view((RECORDED / name).read_text(), JOBS, 1.0).nodes)
+    return dict(parse.view((RECORDED / name).read_text(), JOBS, 1.0, RESERVATIONS).nodes)
 
 
 def jobs(name: str) -> tuple[SlurmJob, ...]:
-    return parse.view(NODES, (RECORDED / name).read_text(), 1.0).jobs
+    return parse.view(NODES, (RECORDED / name).read_text(), 1.0, RESERVATIONS).jobs
 
 
 def phases(name: str) -> set[SlurmPhase]:
@@ -123,7 +123,7 @@ def test_missing_needed_field_is_an_error(bad: dict[str, Any]) -> None:
 )
 def test_answer_of_unknown_shape_is_an_error(text: str) -> None:
     with pytest.raises(parse.SlurmAnswerError):
-        parse.view(text, JOBS, 1.0)
+        parse.view(text, JOBS, 1.0, RESERVATIONS)
 
 
 def test_records_that_wait() -> None:
@@ -158,7 +158,7 @@ JSON = st.recursive(
 def test_any_json_is_a_job_or_a_slurm_answer_error(changes: dict[str, Any]) -> None:
     body = json.dumps({"jobs": [_job(**changes)]})
     with contextlib.suppress(parse.SlurmAnswerError):
-        parse.view(NODES, body, 1.0)
+        parse.view(NODES, body, 1.0, RESERVATIONS)
 
 
 @given(base=st.sampled_from(sorted(BASES)), flags=st.frozensets(st.sampled_from(sorted(FLAGS))))
@@ -231,7 +231,7 @@ def test_view_has_every_reservation() -> None:
     assert reservation.ends_at - reservation.starts_at == 540
     assert reservation.users == ("root",)
     assert "MAINT" in reservation.flags
-    assert parse.view(NODES, JOBS, 1.0).reservations == ()
+    assert reservation.whole
 
 
 def test_recorded_job_has_owner_start_time_and_restarts() -> None:

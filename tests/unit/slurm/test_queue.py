@@ -16,7 +16,7 @@ MARK = "~mark-of-the-test"
 ROW = parse.QueueRow(
     job="7", array="7", task="N/A", het="N/A", state="PENDING", nodes="2", max_nodes="2", tres="cpu=2,node=2",
     partitions="gpu,any", batch="1", requeue="1", priority="5", submitted="1795000000", eligible="1795000060",
-    time_limit="1-02:30:00", user="2000", restarts="0", exit_code="0:0", node_list="", required="a-[1-2]", excluded="",
+    time_limit="1-02:30:00", time_min="0:00", user="2000", restarts="0", exit_code="0:0", node_list="", required="a-[1-2]", excluded="",
     features="(null)", reservation="(null)", reason="Resources", account="(null)", admin_comment="(null)", started="N/A",
 )  # fmt: skip
 JOB = SlurmJob(
@@ -27,7 +27,7 @@ JOB = SlurmJob(
 
 
 def text_of(*rows: parse.QueueRow, mark: str = MARK) -> str:
-    return "".join("".join(f"{field}{mark}" for field in row) + "\n" for row in rows)
+    return "".join("".join(f"{field}{mark}" for field in row.fields) + "\n" for row in rows)
 
 
 def shape(job: SlurmJob) -> SlurmJob:
@@ -144,7 +144,7 @@ def test_waiting_tasks_of_an_array_are_one_job_and_a_task_apart_is_another() -> 
     apart = ROW._replace(job="8", array="7", task="0", admin_comment="gpucluster:[evacuation] back")
     first, second = parse.parse_queue(text_of(apart, *waits), MARK)
     assert first == apart
-    assert second == waits[0]._replace(task="")
+    assert second == waits[0]._replace(task="", tasks=399)
 
 
 # --- the client: programs that answer from files ------------------------------------------------------------
@@ -184,6 +184,27 @@ def test_waiting_job_is_asked_for_once(tmp_path: Path) -> None:
         "squeue",
         "scontrol",
     ]
+
+
+def test_waiting_tasks_are_counted_anew_each_time(tmp_path: Path) -> None:
+    """Also those of an array that was asked for as JSON, and is not asked for again."""
+    row = ROW._replace(job="5", array="5", nodes="4", max_nodes="4")
+    tasks = [row._replace(task=str(n)) for n in range(9)]
+    body = {"job_id": 5, "job_state": ["PENDING"], "array_job_id": 5, "array_task_string": "0-6:3,7-12%2"}
+    slurm = programs(tmp_path, rows=tasks, jobs=[body])
+    assert [job.tasks for job in slurm.client.read_jobs()] == [9]
+    slurm.rows(tasks[1:])
+    assert [(job.id, job.tasks) for job in slurm.client.read_jobs()] == [(5, 8)]
+    assert [call.split()[0] for call in slurm.calls()] == ["squeue", "scontrol", "squeue"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks"),
+    [("", 1), ("3", 1), ("0-1999", 2000), ("0-149%3", 150), ("0-9:3,12", 5), ("0,4,8-9...", 4)],
+)
+def test_list_of_tasks_is_counted(text: str, tasks: int) -> None:
+    body = {"job_id": 5, "job_state": ["PENDING"], "node_count": 1, "requeue": True, "batch_flag": True}
+    assert parse.parse_job({**body, "array_task_string": text}).tasks == tasks
 
 
 @pytest.mark.parametrize("state", ["COMPLETING", "PENDING"])

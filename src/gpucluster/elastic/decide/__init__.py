@@ -3,8 +3,9 @@
 - `world`: plan, observation and memory joined by slot. `facts`: new events that the observation shows.
 - `node_table`: every state of a node and its action. `node_context`: the values of one node that the table reads.
 - `offers`: machine types and zones that can be launched. `gangs`: slots that need instances. `launches`: requests, answers and repeats.
-  `api_rate`: token buckets of the EC2 API. `placement`: the slots that a waiting job can use. `blocked`: drains of slots
-  without capacity. `bundle_drains`: drains of slots that a held bundle removes. `refused_ends`: instances that cannot be terminated.
+  `api_rate`: token buckets of the EC2 API. `placement`: the slots that a waiting job can use. `reserved`: those that reservations
+  keep from it. `blocked`: drains of slots without capacity. `bundle_drains`: drains of slots that a held bundle removes.
+  `refused_ends`: instances that cannot be terminated.
 - `terminations`: instances to terminate, idle nodes, failed boots. `interruptions`: spot notices, faults and
   orders that end an instance. `evacuation`: the steps until the end. `block_reservations`: capacity blocks in Slurm.
 - `jobs`: stalled and half-started jobs. `limits`: orders, budget and breakers. `replacements`: how many unhealthy nodes an hour.

@@ -12,7 +12,7 @@ from gpucluster.cloud.limits import BLOCK_WARNING_S
 from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.model import Action, DeleteReservation, SetReservation
-from gpucluster.plan.model import Market, Pool, SlurmPlan, Source
+from gpucluster.plan.model import Market, Pool, Source
 from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmReservation
 from gpucluster.text import utc_minute
@@ -35,12 +35,6 @@ def reservations(world: World) -> Iterator[Action]:
     for name in sorted(have.keys() - want.keys()):
         if not name.startswith(unknown):  # `()`: no pool has this name
             yield DeleteReservation(name=name, reason="no capacity block needs it")
-
-
-def reads_reservations(plan: SlurmPlan) -> bool:
-    """Return whether the daemon and `why` read Slurm's reservations: the plan has capacity blocks or reservations."""
-    blocks = any(s.market is Market.CAPACITY_BLOCK for pool in plan.pools for s in pool.sources)
-    return blocks or bool(plan.slurm.reservations)
 
 
 def why_unusable(world: World, reservation: str) -> str:

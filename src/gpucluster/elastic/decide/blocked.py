@@ -300,7 +300,7 @@ def _comments(
             by_sentence.setdefault(f"{REASON_PREFIX} {never}: {REMEDY}", []).append(job)
             continue
         mine = [(pool, n, z) for pool in pools_of_job(world, job) for n, z in enumerate(zones[pool])]
-        need = Need.of((job,))
+        need = Need.of(world, (job,))
         if mine and all(z.is_closed_for(need) for _, _, z in mine):
             words = dict.fromkeys(reason_of(pool, n, job.node_count) for pool, n, _ in mine)
             by_sentence.setdefault(f"{REASON_PREFIX} {'; '.join(words)}", []).append(job)

@@ -1,6 +1,5 @@
 """The evacuation table: the steps for each kind of interruption, from the notice to the end of the instance."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from gpucluster.elastic.decide.interruptions import (
 )
 from gpucluster.elastic.decide.jobs import HELD_REASON, died_of_signal, held_reason, is_held, is_held_for
 from gpucluster.elastic.decide.offers import Headroom, choose, offers_in
+from gpucluster.elastic.decide.placement import Need
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.memory import Incarnation, Interruption, Placement
@@ -425,16 +425,19 @@ def _may_power_down(world: World, one: EvacuatingNode) -> bool:
     return order is not None and order.verb is Verb.NODE_REPLACE
 
 
-def _to_replace(world: World, nodes: tuple[EvacuatingNode, ...]) -> Mapping[tuple[str, str], int]:
-    """Return how many instances the requeued jobs will need again, by pool and zone."""
-    found: Counter[tuple[str, str]] = Counter()
+def _to_replace(
+    world: World, nodes: tuple[EvacuatingNode, ...]
+) -> Mapping[tuple[str, str], tuple[Need, ...]]:
+    """Return what the requeued jobs will need again, by pool and zone: one need for each instance."""
+    found: dict[tuple[str, str], tuple[Need, ...]] = {}
     for one in nodes:
         due = one.signal_at is not None and one.signal_at <= world.now
         interruption = one.evacuation.interruption
-        back = any(job.requeues_on_failure and not is_held_for(world, job, interruption) for job in one.jobs)
+        back = [j for j in one.jobs if j.requeues_on_failure and not is_held_for(world, j, interruption)]
         if due and one.rule.replaced and back:
             place = world.slots[one.slot]
-            found[(place.pool.name, place.zone)] += 1
+            key = (place.pool.name, place.zone)
+            found[key] = (*found.get(key, ()), Need.of(world, back))
     return found
 
 
@@ -452,19 +455,22 @@ def _undrain(world: World) -> Iterator[Undrain]:
         yield Undrain(slots=found, reason="its interruption is over")
 
 
-def replacements(world: World, to_replace: Mapping[tuple[str, str], int]) -> Iterator[PowerUp]:
+def replacements(world: World, to_replace: Mapping[tuple[str, str], tuple[Need, ...]]) -> Iterator[PowerUp]:
     """Power up the nodes that the requeued jobs need in each (pool, zone), less booting and idle nodes, if there is capacity."""
     headroom, found = Headroom(world), list[str]()
-    for (name, zone), count in sorted(to_replace.items()):
+    for name, zone in sorted(to_replace):
+        needs = to_replace[name, zone]
         pool = next(p for p in world.plan.pools if p.name == name)
-        wanted = min(count - _ready_nodes(world, name, zone), headroom.of_pool(name))
+        ready = [slot for slot in _ready_nodes(world, name, zone) if _serves(world, slot, needs)]
+        wanted = min(len(needs) - len(ready), headroom.of_pool(name))
         if (
             wanted < 1
             or limits.stop_of(world, name)
             or not choose(world, headroom, offers_in(world, pool, zone), wanted)
         ):
             continue
-        found.extend(_free_slots(world, name, zone)[:wanted])
+        free = [slot for slot in _free_slots(world, name, zone) if _serves(world, slot, needs)]
+        found.extend(free[:wanted])
     if found:
         yield PowerUp(slots=tuple(found), reason="replacement for an interrupted instance")
 
@@ -474,17 +480,21 @@ def powered_up(actions: Iterable[Action]) -> frozenset[str]:
     return frozenset(slot for action in actions if isinstance(action, PowerUp) for slot in action.slots)
 
 
-def _ready_nodes(world: World, pool: str, zone: str) -> int:
+def _serves(world: World, slot: str, needs: tuple[Need, ...]) -> bool:
+    return any(need.allows(world.node(slot)) for need in needs)
+
+
+def _ready_nodes(world: World, pool: str, zone: str) -> list[str]:
     """Return the nodes without a job that are idle or booting."""
-    return sum(
-        1
+    return [
+        slot
         for slot in world.group(SlurmPhase.UP, SlurmPhase.POWERING_UP)
         if _is_in(world, slot, pool, zone)
         and world.node(slot).idle
         and not world.node(slot).drained
         and not world.starting_on.get(slot)
         and ((incarnation := world.incarnation(slot)) is None or incarnation.interruption is None)
-    )
+    ]
 
 
 def _free_slots(world: World, pool: str, zone: str) -> list[str]:

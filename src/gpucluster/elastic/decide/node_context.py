@@ -7,6 +7,7 @@ from functools import cached_property
 from gpucluster.elastic.decide import replacements
 from gpucluster.elastic.decide.evacuation import is_healthy
 from gpucluster.elastic.decide.placement import Need, is_open, needs_of, pools_of_job, waiting
+from gpucluster.elastic.decide.reserved import is_reserved
 from gpucluster.elastic.decide.world import HAS_INSTANCE, SCHEDULES_S, InstanceStatus, Slot, World
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation
@@ -53,9 +54,7 @@ class SharedContext:
     @cached_property
     def expected(self) -> frozenset[str]:
         """Return idle nodes that Slurm plans for a job, or that a job at the head of the queue can use with others."""
-        planned = {
-            s for s in self.world.group(SlurmPhase.UP) if NodeState.PLANNED in self.world.node(s).states
-        }
+        planned = set(self._planned())
         first = [job for job in waiting(self.world) if job.reason == PendingReason.RESOURCES]
         for pool in self.world.plan.pools if first else ():
             for need in needs_of(self.world, pool, first)[:EXPECTED_NEEDS]:
@@ -91,6 +90,17 @@ class SharedContext:
             and self.world.instance_status(slot) in HAS_INSTANCE
         )
 
+    def _planned(self) -> Iterator[str]:
+        """Yield the nodes that Slurm plans for a job and that a job may use now. slurmctld plans for the time after a reservation, too."""
+        needs: dict[str, tuple[Need, ...]] = {}
+        eligible = [job for job in self.world.slurm.jobs if job.pending and job.priority > 0]
+        for slot in self.world.group(SlurmPhase.UP):
+            node, pool = self.world.node(slot), self.world.slots[slot].pool
+            if NodeState.PLANNED in node.states and pool.name not in needs:
+                needs[pool.name] = needs_of(self.world, pool, eligible)
+            if NodeState.PLANNED in node.states and any(n.allows(node) for n in needs[pool.name]):
+                yield slot
+
     def _starves(self, job: SlurmJob) -> bool:
         since = max(job.begins_at, job.submitted_at)
         return job.reason in FIRST_IN_LINE and since + SCHEDULES_S <= self.world.now
@@ -98,7 +108,8 @@ class SharedContext:
     def _spares(self, pool: Pool) -> Iterator[str]:
         if not pool.spares or self.is_drained(pool):
             return
-        idle = [s for s in self.world.group(SlurmPhase.UP) if self._of(s, pool) and self.healthy(s)]
+        up = [s for s in self.world.group(SlurmPhase.UP) if self._of(s, pool)]
+        idle = [s for s in up if self.healthy(s) and not is_reserved(self.world.node(s))]
         yield from sorted(idle, key=lambda s: not self.world.slots[s].always_on)[: pool.spares]
 
     def _lacking(self, pool: Pool) -> Iterator[str]:
@@ -111,15 +122,15 @@ class SharedContext:
             if self._of(s, pool) and not self.world.starting_on.get(s)
         )
         free = [s for s in self.world.group(SlurmPhase.OFF) if self._of(s, pool) and self.world.free(s)]
-        usable = [s for s in free if not self.world.node(s).drained]
+        usable = [s for s in free if not (self.world.node(s).drained or is_reserved(self.world.node(s)))]
         yield from usable[: max(0, pool.spares - up - coming)]
 
     def _idle_for(self, pool: Pool, need: Need) -> list[str]:
         """Return the open nodes of the zone that has most of them for this need."""
-        up = [s for s in self.world.group(SlurmPhase.UP) if self._of(s, pool)]
         zones: dict[str, list[str]] = {}
-        for slot in up:
-            if is_open(self.world.node(slot)) and need.allows(self.world.node(slot)):
+        for slot in self.world.group(SlurmPhase.UP):
+            node = self.world.node(slot)
+            if self._of(slot, pool) and is_open(node) and need.allows(node):
                 zones.setdefault(self.world.slots[slot].zone, []).append(slot)
         return max((zones[zone] for zone in sorted(zones)), key=len, default=list[str]())
 
@@ -372,10 +383,10 @@ def _count(world: World, job: SlurmJob) -> int:
 
 def _idle_nodes(world: World, job: SlurmJob, taken: set[str]) -> list[str]:
     zones: dict[str, list[str]] = {}
-    pools = {p for part in world.plan.partitions if part.name in job.partitions for p in part.pools}
+    pools, need = pools_of_job(world, job), Need.of(world, (job,))
     for slot in world.group(SlurmPhase.UP):
         place, node = world.slots[slot], world.node(slot)
-        if place.pool.name in pools and is_open(node) and slot not in taken:
+        if place.pool.name in pools and is_open(node) and need.allows(node) and slot not in taken:
             zones.setdefault(place.zone, []).append(slot)
     here = {world.slots[node].zone for node in job.nodes if node in world.slots}
     return max(_of(zones, here), key=len, default=list[str]())

@@ -1,8 +1,7 @@
-"""Which slots a waiting job can use: its partitions, its required and excluded nodes, its features, its reservation.
+"""Which slots a waiting job can use: its partitions, its required and excluded nodes, its features, reservations.
 
 Launch tests, drains, idle nodes and `why` use these functions, so that they agree. Constraints that are not read here
-(a reservation that begins soon, a complex `--constraint`) count as met: a test that no job uses ends after a time
-(`blocked`).
+(a complex `--constraint`, what `reserved` leaves out) count as met: a test that no job uses ends after a time (`blocked`).
 """
 
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from gpucluster.elastic.decide.reserved import NOTHING_HELD, Holds
 from gpucluster.elastic.decide.world import World, urgency
 from gpucluster.plan.model import Pool
 from gpucluster.slurm.pending import WAITS_FOR_NODES
@@ -17,7 +17,6 @@ from gpucluster.slurm.states import NodeState
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 
 SOON_S = 600.0  # a job that may start only later than this does not count as waiting
-_RESERVED = frozenset({NodeState.RESERVED, NodeState.MAINTENANCE})
 _SIMPLE_FEATURES = re.compile(r"[^&|\[\](){}*,]+(?:(?:&[^&|\[\](){}*,]+)*|(?:\|[^&|\[\](){}*,]+)*)")
 
 
@@ -30,10 +29,10 @@ class Need:
     required: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     features: str = ""
-    reservation: str = ""
+    holds: tuple[Holds, ...] = (NOTHING_HELD,)
 
     @staticmethod
-    def of(jobs: Sequence[SlurmJob]) -> "Need":
+    def of(world: World, jobs: Sequence[SlurmJob]) -> "Need":
         """Return the need of a job, or of the components of a het job. A slot that one component may use is not excluded."""
         first = jobs[0]
         return Need(
@@ -42,19 +41,21 @@ class Need:
             frozenset(node for job in jobs for node in job.required_nodes),
             frozenset(first.excluded_nodes).intersection(*(job.excluded_nodes for job in jobs[1:])),
             first.features if len(jobs) == 1 else "",
-            first.reservation,
+            tuple(dict.fromkeys(Holds.of(world, job) for job in jobs)),
         )
 
     @property
     def constraints(self) -> tuple[object, ...]:
         """Return what two needs have in common if the same slots serve both."""
-        return (self.count, self.required, self.excluded, self.features, self.reservation)
+        return (self.count, self.required, self.excluded, self.features, self.holds)
 
     def allows(self, node: SlurmNode) -> bool:
         """Return whether the job may use this node."""
+        return self.fits(node) and any(holds.allow(node) for holds in self.holds)
+
+    def fits(self, node: SlurmNode) -> bool:
+        """Return whether the job may use this node if no reservation keeps it off."""
         if node.name in self.excluded:
-            return False
-        if self.reservation != node.reservation or (not self.reservation and is_reserved(node)):
             return False
         return not self.features or has_features(node.features, self.features)
 
@@ -78,14 +79,9 @@ def needs_of(world: World, pool: Pool, jobs: Iterable[SlurmJob]) -> tuple[Need, 
         if pool.name in pools_of_job(world, job):
             gangs.setdefault(job.het_id or job.id, []).append(job)
     found: dict[tuple[object, ...], Need] = {}
-    for need in map(Need.of, gangs.values()):
+    for need in (Need.of(world, gang) for gang in gangs.values()):
         found.setdefault(need.constraints, need)
     return tuple(found.values())
-
-
-def is_reserved(node: SlurmNode) -> bool:
-    """Return whether a reservation holds the node, so that only jobs of this reservation may use it."""
-    return bool(node.reservation) or not _RESERVED.isdisjoint(node.states)
 
 
 def is_open(node: SlurmNode) -> bool:

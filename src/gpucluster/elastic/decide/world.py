@@ -121,6 +121,7 @@ class World:
     starting: tuple[SlurmJob, ...]  # jobs in CONFIGURING, the most urgent first
     starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> the jobs of `starting` that hold it
     removed: frozenset[str] | None  # slots that a held bundle removes or changes; None: not known
+    reserved: Mapping[str, frozenset[str]]  # the nodes of each reservation of Slurm
 
     @staticmethod
     def of(
@@ -147,6 +148,7 @@ class World:
             starting=starting,
             starting_on=_by_slot(starting),
             removed=None if observation.held is None else frozenset(observation.held.nodes),
+            reserved={one.name: frozenset(one.nodes) for one in slurm.reservations},
         )
 
     @property

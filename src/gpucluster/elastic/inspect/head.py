@@ -18,7 +18,6 @@ from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, Reservation
 from gpucluster.elastic import status_endpoint
 from gpucluster.elastic.abilities import Dependency, Loss
-from gpucluster.elastic.decide.block_reservations import reads_reservations
 from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect import daemon_view, machine_file
@@ -151,7 +150,7 @@ def read_with_daemon(
         daemon_view.ACTING if no_daemon else daemon_view.view(clients.unit(), answers=published is not None)
     )
     memory = fold(Memory(), entries)
-    slurm, cloud = _slurm(clients.slurm, plan, now), _cloud(clients.cloud, plan, memory, now)
+    slurm, cloud = _slurm(clients.slurm, now), _cloud(clients.cloud, plan, memory, now)
     if isinstance(cloud, Loss):  # the daemon's own error counts first
         status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
     snapshot = ClusterSnapshot(
@@ -249,9 +248,9 @@ def _status(
     return status
 
 
-def _slurm(port: SlurmPort, plan: SlurmPlan, now: float) -> SlurmView | None:
+def _slurm(port: SlurmPort, now: float) -> SlurmView | None:
     try:
-        return port.read(now, reservations=reads_reservations(plan))
+        return port.read(now)
     except GpuclusterError as error:
         sys.stderr.write(f"slurmctld does not answer: {error.message}\n")
         return None

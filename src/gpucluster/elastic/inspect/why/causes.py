@@ -1,11 +1,12 @@
 """Why a job does not run, as one word: for `why` and for the metrics of waiting jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from enum import StrEnum
 
+from gpucluster.elastic.decide import reserved
 from gpucluster.elastic.decide.bundle_drains import has_no_other_slot
 from gpucluster.elastic.decide.offers import Headroom, Offer, closed
-from gpucluster.elastic.decide.placement import is_open, pools_of_job
+from gpucluster.elastic.decide.placement import Need, is_open, pools_of_job
 from gpucluster.elastic.decide.sizes import Sizes
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import DOES_NOT_BOOT, Verb, source_key
@@ -13,7 +14,7 @@ from gpucluster.elastic.inspect.why.reasons import Kind, reason_of
 from gpucluster.elastic.ledger import month_of
 from gpucluster.plan.model import Pool
 from gpucluster.slurm.states import NodeState, SlurmPhase
-from gpucluster.slurm.values import SlurmJob, SlurmReservation
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation
 
 Offers = Mapping[tuple[str, str], tuple[Offer, ...]]
 
@@ -81,9 +82,9 @@ class CauseFinder:
     def __init__(self, world: World, headroom: Headroom, offers: Offers) -> None:
         self.world, self.headroom, self.offers = world, headroom, offers
         self._sizes = Sizes(world)
-        self._idle: dict[str, int] = {}
         self._most: dict[str, int | None] = {}
-        self._shuts: dict[tuple[str, int], bool] = {}
+        self._shuts: dict[tuple[object, ...], bool] = {}
+        self._against: dict[tuple[object, ...], SlurmReservation | None] = {}
 
     def cause_of(self, job: SlurmJob) -> Cause:
         """Return the cause of a pending job. Slurm's reason comes first if the daemon could not change it."""
@@ -92,7 +93,7 @@ class CauseFinder:
             return Cause.BEGIN if begins_late(self.world, job) else Cause.REQUEUED
         if kind not in (Kind.RESOURCES, Kind.PRIORITY, Kind.NONE):
             return _OF_KIND[kind]
-        if kind is not Kind.PRIORITY and reservation_against(self.world, job) is not None:
+        if kind is not Kind.PRIORITY and self._kept_off(job):
             return Cause.RESERVATION
         return self._of_pools(pools(self.world, job), job) or (
             _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
@@ -106,26 +107,39 @@ class CauseFinder:
             return Cause.REMOVED
         if self._sizes.never_starts(job):
             return Cause.TOO_LARGE
-        if all(self._shut(pool, job.node_count) for pool in mine):
-            return shut_by(self.world, self.headroom, self.offers, mine[0])
+        need = Need.of(self.world, (job,))
+        if all(self._shut(pool, need) for pool in mine):
+            idle_serve = not all(self._shut(pool, need, reservations=False) for pool in mine)
+            shut = shut_by(self.world, self.headroom, self.offers, mine[0])
+            return Cause.RESERVATION if idle_serve else shut
         if all(self._drained(pool, job) for pool in mine):
             return Cause.DRAINED
         return None
 
-    def _shut(self, pool: Pool, count: int) -> bool:
-        """Return whether no offer can launch the nodes that a job of `count` nodes needs in addition to the idle ones.
+    def _kept_off(self, job: SlurmJob) -> bool:
+        """Return whether a reservation is the cause. Jobs with the same constraints have the same answer."""
+        if not self.world.slurm.reservations:
+            return False
+        key = (job.partitions, *Need.of(self.world, (job,)).constraints)
+        if key not in self._against:
+            self._against[key] = reservation_against(self.world, job)
+        return self._against[key] is not None
+
+    def _shut(self, pool: Pool, need: Need, *, reservations: bool = True) -> bool:
+        """Return whether no offer can launch the nodes that the job needs in addition to the idle ones that it may use.
 
         If the offers that are not refused have offer headroom, it is true only if a refused offer has enough of it.
+        `reservations=False`: as if the idle nodes had no reservation.
         """
         if not pool.sources:
             return False
-        key = (pool.name, count)
+        key = (pool.name, reservations, *need.constraints)
         if key not in self._shuts:
-            self._shuts[key] = self._no_offer(pool, count)
+            allows = need.allows if reservations else need.fits
+            self._shuts[key] = self._no_offer(pool, need.count - self._idles(pool, allows))
         return self._shuts[key]
 
-    def _no_offer(self, pool: Pool, count: int) -> bool:
-        lacks = count - self._idles(pool)  # a spare is always idle, and is no whole gang
+    def _no_offer(self, pool: Pool, lacks: int) -> bool:
         if lacks <= 0:
             return False
         here = [offer for span in pool.slots for offer in self.offers.get((pool.name, span.zone), ())]
@@ -133,16 +147,15 @@ class CauseFinder:
         most = max((self.headroom.of(offer) for offer in here if offer not in refused), default=0)
         return most < lacks and (not most or any(self.headroom.of(offer) >= lacks for offer in refused))
 
-    def _idles(self, pool: Pool) -> int:
-        """Return the most idle nodes in one of the pool's zones: a gang uses one zone."""
-        found = self._idle.get(pool.name)
-        if found is None:
-            found = max((sum(1 for s in span if self._idle_now(s)) for span in pool.slots), default=0)
-            self._idle[pool.name] = found
-        return found
-
-    def _idle_now(self, slot: str) -> bool:
-        return self.world.phases.get(slot) is SlurmPhase.UP and is_open(self.world.node(slot))
+    def _idles(self, pool: Pool, allows: Callable[[SlurmNode], bool]) -> int:
+        """Return the most idle nodes in one of the pool's zones: a gang uses one zone, and a spare is no whole gang."""
+        return max(
+            (
+                sum(1 for s in span if idle_now(self.world, s) and allows(self.world.node(s)))
+                for span in pool.slots
+            ),
+            default=0,
+        )
 
     def _drained(self, pool: Pool, job: SlurmJob) -> bool:
         """Return whether drains of people or of Slurm leave no zone with enough nodes."""
@@ -152,27 +165,39 @@ class CauseFinder:
         return most is not None and most < job.node_count
 
 
+def idle_now(world: World, slot: str) -> bool:
+    """Return whether the node is up and has no job."""
+    return world.phases.get(slot) is SlurmPhase.UP and is_open(world.node(slot))
+
+
 def reservation_against(world: World, job: SlurmJob) -> SlurmReservation | None:
     """Return the reservation because of which no zone has enough nodes for the job; None: no reservation is the cause.
 
     A reservation that begins before the job could end keeps the job off its nodes, too. Of several the first one counts.
     """
-    end = float("inf") if job.time_limit_s is None else world.now + job.time_limit_s
-    found = [
-        one
-        for one in sorted(world.slurm.reservations, key=lambda one: (one.starts_at, one.name))
-        if one.name != job.reservation and one.starts_at < end and one.ends_at > world.now
-    ]
+    need, found = Need.of(world, (job,)), reserved.against(world, job)
     if not found:
         return None
-    held = frozenset(node for one in found for node in one.nodes)
     parts = [
-        frozenset(s for s in span if s in world.slurm.nodes) for p in pools(world, job) for span in p.slots
+        [world.node(s) for s in span if s in world.slurm.nodes] for p in pools(world, job) for span in p.slots
     ]
-    if any(len(part - held) >= job.node_count for part in parts):
+    fit = [frozenset(node.name for node in part if need.fits(node)) for part in parts]
+    enough = [part for part in fit if _serves(need, part)]
+    if any(_serves(need, {s for s in part if need.allows(world.node(s))}) for part in enough):
         return None
-    enough = [part for part in parts if len(part) >= job.node_count]
-    return next((one for one in found if any(part.intersection(one.nodes) for part in enough)), None)
+    return next((one for one in found if any(part & world.reserved[one.name] for part in enough)), None)
+
+
+def _serves(need: Need, slots: Set[str]) -> bool:
+    return len(slots) >= need.count and need.required <= slots
+
+
+def reservation_of_idle(world: World, job: SlurmJob) -> SlurmReservation | None:
+    """Return the first reservation that keeps the job off an idle node of its pools."""
+    need = Need.of(world, (job,))
+    slots = (slot for pool in pools(world, job) for slot in pool.node_names if slot in world.slurm.nodes)
+    idle = frozenset(s for s in slots if idle_now(world, s) and need.fits(world.node(s)))
+    return next((one for one in reserved.against(world, job) if idle & world.reserved[one.name]), None)
 
 
 def begins_late(world: World, job: SlurmJob) -> bool:

@@ -7,7 +7,7 @@ from gpucluster.elastic.decide.offers import Headroom
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect.snapshot import actions_on
-from gpucluster.elastic.inspect.why import drain_lines, node_instance, node_next
+from gpucluster.elastic.inspect.why import drain_lines, node_instance, node_next, reserved
 from gpucluster.elastic.inspect.why.causes import Cause, Offers
 from gpucluster.elastic.inspect.why.hosts import of_host
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen
@@ -44,6 +44,7 @@ def of_node(
         *drain_lines.lines(world, name),
         *node_instance.lines(world, name, entries),
         *_jobs(world, name),
+        *reserved.of_node(world, name),
         *_order(world, name),
         *(node_next.now(world, mine) if mine else node_next.later(world, headroom, offers, context, row)),
     )

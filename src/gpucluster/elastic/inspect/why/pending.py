@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import jobs, placement
 from gpucluster.elastic.decide.bundle_drains import words_for_jobs
+from gpucluster.elastic.decide.node_table import IDLE, NodeTable, row_for
 from gpucluster.elastic.decide.offers import closed, refusal_of, why_none
 from gpucluster.elastic.decide.sizes import REMEDY, Sizes
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World
+from gpucluster.elastic.inspect.why import reserved
 from gpucluster.elastic.inspect.why.case import (
     Case,
     answered,
@@ -25,14 +27,17 @@ from gpucluster.elastic.inspect.why.causes import (
     Cause,
     begins_late,
     drained_by_others,
+    idle_now,
     pools,
     reservation_against,
+    reservation_of_idle,
 )
 from gpucluster.elastic.inspect.why.reasons import Kind, reason_of
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen
 from gpucluster.plan.messages import HeldBundle
 from gpucluster.slurm import hostlist, reservations
 from gpucluster.slurm.states import SlurmPhase
+from gpucluster.slurm.values import SlurmReservation
 from gpucluster.text import rounded_duration
 
 
@@ -43,6 +48,7 @@ def pending(case: Case) -> Screen:
         *asked(case),
         *answered(case),
         *refused_end_lines(case.world, held),
+        *reserved.of_job(case),
         *_pending_next(case),
         *spend_lines(case.world),
     )
@@ -78,7 +84,7 @@ def _words_of_slurm(case: Case) -> str:
             f"it was requeued and begins in {later}. Slurm itself waits {world.plan.times.cred_expire_s + 1} s: "
             "its clock was ahead at the requeue, or a person set the time"
         )
-    if case.cause is Cause.RESERVATION and (against := reservation_against(world, job)) is not None:
+    if case.cause is Cause.RESERVATION and (against := _against(case)) is not None:
         return f"because of {reservations.words(against)}"
     if case.cause is Cause.HELD and jobs.is_held(world, job):
         return jobs.HELD_REASON
@@ -338,13 +344,31 @@ def _reservation(case: Case) -> Iterator[Line]:
     if own is not None:
         yield Line(part=Part.STATE, words=reservations.words(own))
         return
-    against = reservation_against(world, job)
+    against = _against(case)
     if against is None:
         return
+    yield from _idle_ends(case, against)
     yield Line(part=Part.NEXT, at=against.ends_at, words="the reservation ends")
     if against.starts_at > world.now:
         words = f"with a shorter time limit it ends before the reservation begins: scontrol update jobid={job.id} timelimit=TIME"
         yield Line(part=Part.REMEDY, words=words)
+
+
+def _against(case: Case) -> SlurmReservation | None:
+    return reservation_against(case.world, case.job) or reservation_of_idle(case.world, case.job)
+
+
+def _idle_ends(case: Case, against: SlurmReservation) -> Iterator[Line]:
+    """Return when idle nodes of the reservation are powered down. In a pool with `max` instances, others can be launched then."""
+    world, table = case.world, NodeTable(case.world)
+    full = (pool for pool in pools(world, case.job) if pool.sources and not case.headroom.of_pool(pool.name))
+    held = [s for pool in full for s in pool.node_names if s in against.nodes and s in world.slurm.nodes]
+    idle = [table.context(s) for s in held if idle_now(world, s)]
+    ends = [context for context in idle if row_for(context) is IDLE]
+    if ends:
+        names = hostlist.fold(context.slot for context in ends)
+        words = f"the daemon has powered down {names} if none of the reservation's jobs comes, and can launch other nodes"
+        yield Line(part=Part.NEXT, at=max(context.idle_until for context in ends), words=words)
 
 
 def _too_large(case: Case) -> Iterator[Line]:
