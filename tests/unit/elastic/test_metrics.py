@@ -240,6 +240,14 @@ def test_notice_with_a_moved_end_is_counted_once() -> None:
     assert of(meter, "interruptions_total", kind="spot") == 1
 
 
+def test_waiting_tasks_of_an_array_are_jobs() -> None:
+    """An array of 2,000 tasks counted as one waiting job."""
+    jobs = (job(41, reason="Dependency", tasks=2000), job(42, reason="Dependency", submitted_at=NOW - 900))
+    meter = meter_of(sight(a_plan(), jobs=jobs))
+    assert of(meter, "jobs_waiting", cause="dependency") == 2001
+    assert of(meter, "jobs_waiting_seconds", cause="dependency") == 900
+
+
 def test_silence_and_restarts_of_slurmctld_are_shown() -> None:
     """The agent's watchdog writes them; restarts of an earlier day do not count."""
     quiet = meter_of(sight(a_plan()))

@@ -86,6 +86,16 @@ def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
     assert "  halted    launches are stopped, by down" in shown
 
 
+def test_waiting_tasks_of_an_array_are_jobs() -> None:
+    """An array of 2,000 tasks was shown as one waiting job, after two jobs of another cause."""
+    jobs = (job(41, reason="Dependency", tasks=2000), *(job(n, reason="JobHeldUser") for n in (42, 43)))
+    lines = text(overview(sight(a_plan(), jobs=jobs), ONE, READY), NOW).splitlines()
+    assert lines[-2:] == [
+        "  waiting   2000 jobs: dependency; gpucluster why 41 -c burst",
+        "            2 jobs: held; gpucluster why 42 -c burst",
+    ]
+
+
 def test_slurmctld_without_an_answer_leaves_the_rest_unknown() -> None:
     moment = sight(a_plan())
     shown = overview(replace(moment, observation=replace(moment.observation, slurm=None)), ONE, READY)

@@ -19,6 +19,7 @@ from gpucluster.plan.model import Pool
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import SlurmPhase
+from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import format_money, relative_time, short
 
 SHORT = 12  # characters of a digest
@@ -71,7 +72,7 @@ class NotReplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Jobs that wait for one cause; `job` is the one that was submitted first."""
+    """Jobs that wait for one cause, each task of an array as one; `job` is the one that was submitted first."""
 
     cause: str
     jobs: int
@@ -209,12 +210,19 @@ def _not_replaced(world: World) -> Iterator[NotReplaced]:
 
 def _waiting(world: World) -> Iterator[Waiting]:
     finder = CauseFinder(world, Headroom(world), all_offers(world))
-    causes: dict[str, list[tuple[float, int]]] = {}
+    causes: dict[str, list[SlurmJob]] = {}
     for job in world.slurm.jobs:
         if job.pending:
-            causes.setdefault(finder.cause_of(job).value, []).append((job.submitted_at, job.id))
-    for cause, jobs in sorted(causes.items(), key=lambda one: (-len(one[1]), one[0])):
-        yield Waiting(cause=cause, jobs=len(jobs), job=min(jobs)[1])
+            causes.setdefault(finder.cause_of(job).value, []).append(job)
+    found = [
+        Waiting(
+            cause=cause,
+            jobs=sum(job.tasks for job in jobs),
+            job=min(jobs, key=lambda job: (job.submitted_at, job.id)).id,
+        )
+        for cause, jobs in causes.items()
+    ]
+    yield from sorted(found, key=lambda one: (-one.jobs, one.cause))
 
 
 def _spending(world: World) -> Spending:

@@ -51,7 +51,7 @@ GAUGES: Mapping[str, Gauge] = {
     "instances_end_refused": Gauge("Instances that EC2 refuses to terminate; their slots take no job."),
     "stray_instances": Gauge("Instances of this cluster that belong to no slot."),
     "stray_instance_seconds": Gauge("Age of the oldest stray instance."),
-    "jobs_waiting": Gauge("Pending jobs by the cause of their wait.", ("cause",)),
+    "jobs_waiting": Gauge("Pending jobs by the cause of their wait; each task of an array is one.", ("cause",)),
     "jobs_waiting_seconds": Gauge("Longest wait of these jobs.", ("cause",)),
     "jobs_starting": Gauge("Jobs that wait for their nodes to boot."),
     "jobs_stalled": Gauge("Running jobs whose heartbeat stopped."),
@@ -204,14 +204,15 @@ def _jobs(world: World, since: Since) -> Iterator[Row]:
     pending = [job for job in world.slurm.jobs if job.pending]
     seen = since.ages("jobs", [j.id for j in world.slurm.jobs if j.pending or j.configuring], world.now)
     finder = CauseFinder(world, Headroom(world), all_offers(world))
-    waits: dict[str, list[float]] = {}
+    counts: Counter[str] = Counter()
+    longest: dict[str, float] = {}
     for job in pending:
-        waits.setdefault(finder.cause_of(job).value, []).append(
-            max(seen[job.id], world.now - job.submitted_at)
-        )
-    for cause, ages in sorted(waits.items()):
-        yield "jobs_waiting", (cause,), float(len(ages))
-        yield "jobs_waiting_seconds", (cause,), max(ages)
+        cause = finder.cause_of(job).value
+        counts[cause] += job.tasks
+        longest[cause] = max(longest.get(cause, 0.0), seen[job.id], world.now - job.submitted_at)
+    for cause, age in sorted(longest.items()):
+        yield "jobs_waiting", (cause,), float(counts[cause])
+        yield "jobs_waiting_seconds", (cause,), age
 
 
 def _money(world: World) -> Iterator[Row]:

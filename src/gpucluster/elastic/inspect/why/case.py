@@ -43,7 +43,8 @@ def asked(case: Case) -> Iterator[Line]:
     yield Line(
         part=Part.REQUEST,
         at=case.past.submitted_at or job.submitted_at or None,  # Slurm's own time is reset by each requeue
-        words=f"{many} of {mine} (partition {', '.join(job.partitions) or 'unknown'})",
+        words=f"{many} of {mine} (partition {', '.join(job.partitions) or 'unknown'})"
+        + (f" for each of the {job.tasks} waiting tasks of its array" if job.tasks > 1 else ""),
     )
     if job.restarts:
         times = "once" if job.restarts == 1 else f"{job.restarts} times"
