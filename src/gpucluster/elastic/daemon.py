@@ -370,7 +370,7 @@ class Daemon:
                 self._notices,
                 self._ended,
                 receive=lambda messages: self._inbox.put(lambda: self._receive_events(messages)),
-                warn=lambda words: self._inbox.put(lambda: self._warn(words)),
+                note=lambda error: self._inbox.put(lambda: self._note_queue(error)),
             )
 
     def _observe_if_due(self, now: float) -> None:
@@ -399,6 +399,11 @@ class Daemon:
     def _receive_events(self, events: tuple[QueueNotice, ...]) -> None:
         self._reconciler.receive_events(events)
         self._decide_next()
+
+    def _note_queue(self, error: str) -> None:
+        self._reconciler.note_queue(error)
+        if error:
+            self._warn(f"the queue: {error}")
 
     def _publish(self, snapshot: registration.RegistrationSnapshot) -> None:
         self._registration.snapshot = snapshot

@@ -8,6 +8,7 @@ from pathlib import Path
 from socketserver import TCPServer
 
 from gpucluster.cloud.port import NoticePort, QueueNotice
+from gpucluster.text import short
 
 QUEUE_WAIT_S = 20.0  # the longest that SQS allows
 QUEUE_PAUSE_S = 5.0  # after a failed read; the nodes report notices, too
@@ -47,18 +48,19 @@ def listen_to_queue(
     ended: threading.Event,
     *,
     receive: Callable[[tuple[QueueNotice, ...]], object],
-    warn: Callable[[str], object],
+    note: Callable[[str], object],
 ) -> None:
-    """Poll the queue until `ended`. A message that is not deleted is delivered again."""
+    """Poll the queue until `ended`. A message that is not deleted is delivered again. `note` gets the error of each read, or an empty text."""
 
     def read() -> None:
         while not ended.is_set():
             try:
                 messages = notices.receive(QUEUE_WAIT_S)
             except Exception as error:  # noqa: BLE001 -- a thread that ended would read no more
-                warn(f"the queue: {error}")
+                note(short(str(error)) or type(error).__name__)
                 ended.wait(QUEUE_PAUSE_S)
                 continue
+            note("")
             if messages:
                 receive(messages)
 

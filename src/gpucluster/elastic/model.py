@@ -39,6 +39,14 @@ class ReceivedReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentQueue:
+    """The queue of interruption events gives no answer."""
+
+    since: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation. A field that is None is unknown now, and no rule uses it. Without `cloud`, `lost` names EC2."""
 
@@ -47,6 +55,7 @@ class Observation:
     reports: Mapping[str, ReceivedReport] = field(default_factory=dict[str, ReceivedReport])  # by instance
     queue_notices: tuple[QueueNotice, ...] = ()  # notices of the queue, each until it is in the journal
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])
+    silent_queue: SilentQueue | None = None  # None: the queue answers, or the cluster has none
     halted: str = ""  # why no launch is permitted; empty: launches are permitted
     listening_since: float = 0.0  # when the daemon began to listen: no agent could report before
     held: HeldBundle | None = field(

@@ -19,7 +19,7 @@ from gpucluster.elastic.decide import decide, next_look
 from gpucluster.elastic.decide.interruptions import severity_of
 from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import DaemonStarted, Entry
-from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport
+from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport, SilentQueue
 from gpucluster.elastic.registration import RegistrationSnapshot
 from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError
@@ -131,6 +131,13 @@ class Reconciler:
             if len(events) < MAX_EVENTS:
                 events[_key(message)] = message
         self.status = replace(self.status, events=tuple(events.values()))
+
+    def note_queue(self, error: str) -> None:
+        """Store that the queue answers, or its error and since when it gives no answer."""
+        old, now = self.status.silent_queue, self._clients.clock()
+        silent = SilentQueue(since=old.since if old else now, error=error) if error else None
+        if silent != old:
+            self.status = replace(self.status, silent_queue=silent)
 
     def decide_now(self) -> bool:
         """Make a pass if the last view of Slurm is young enough, and return whether it was."""

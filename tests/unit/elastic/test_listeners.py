@@ -35,15 +35,15 @@ class Queue:
         """Not called here."""
 
 
-def test_unexpected_error_is_logged_and_next_message_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_noted_and_next_message_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "QUEUE_PAUSE_S", 0.01)
     ended = threading.Event()
     received: list[QueueNotice] = []
-    warnings: list[str] = []
-    listeners.listen_to_queue(Queue(ended), ended, receive=received.extend, warn=warnings.append)
+    notes: list[str] = []
+    listeners.listen_to_queue(Queue(ended), ended, receive=received.extend, note=notes.append)
     assert ended.wait(BOUND_S)
     assert received == [EVENT]
-    assert warnings == ["the queue: no such thing"]
+    assert notes[:3] == ["no such thing", "", ""]
 
 
 LOOK_UPS = """

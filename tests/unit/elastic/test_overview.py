@@ -19,6 +19,7 @@ from gpucluster.elastic.events import OrderGiven, Verb
 from gpucluster.elastic.inspect import status
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.overview import overview, text
+from gpucluster.elastic.model import SilentQueue
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import HeldBundle
 from gpucluster.plan.model import Budget
@@ -84,6 +85,23 @@ def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
     assert "  bundle    it waits for job 41: gpucluster bundle show -c burst" in shown
     assert "  head      gpucluster-elastic does not answer on this machine: it launches nothing" in shown
     assert "  halted    launches are stopped, by down" in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (
+            "AWS.SimpleQueueService.NonExistentQueue: no",
+            "; `pulumi up --refresh --stack burst` makes it again",
+        ),
+        ("AccessDenied: no", ""),
+    ],
+)
+def test_silent_queue_is_told(error: str, step: str) -> None:
+    """A deleted queue was one line of the daemon's log, and `status` looked healthy."""
+    moment = sight(a_plan(), silent_queue=SilentQueue(since=NOW - 60, error=error))
+    line = f"  queue     no answer since 13:59:00 UTC, 60 s ago, so notices come only from the nodes' agents: {error}{step}"
+    assert line in text(overview(moment, ONE, READY), NOW).splitlines()
 
 
 def test_waiting_tasks_of_an_array_are_jobs() -> None:

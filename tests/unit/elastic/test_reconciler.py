@@ -14,6 +14,7 @@ from support.slurm_model import SlurmModel
 from gpucluster.cloud.port import CloudError, Fault, QueueNotice, Reservation
 from gpucluster.elastic.act import Clients
 from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.model import SilentQueue
 from gpucluster.elastic.reconciler import RESERVATIONS_S, YOUNG_S, Reaction, Reconciler
 from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import SlurmOnAws
@@ -328,3 +329,13 @@ def test_reservations_are_queried_only_for_plans_with_reservations_and_not_each_
     assert any(words.startswith("the reservations: ") for words in other.words)
     assert other.reconciler._cloud is not None
     assert set(other.reconciler._cloud.reservations) == {"cr-1"}, "what was known stands"
+
+
+def test_queue_that_gives_no_answer_is_published_until_it_answers(world: World) -> None:
+    """The daemon logged one line of a deleted queue; readers of its status did not see it."""
+    world.reconciler.note_queue("QueueDoesNotExist: no")
+    world.now += 60
+    world.reconciler.note_queue("ConnectTimeoutError")
+    assert world.reconciler.observation.silent_queue == SilentQueue(since=1000.0, error="ConnectTimeoutError")
+    world.reconciler.note_queue("")
+    assert world.reconciler.observation.silent_queue is None

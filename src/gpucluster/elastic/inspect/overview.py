@@ -15,6 +15,7 @@ from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
+from gpucluster.elastic.model import SilentQueue
 from gpucluster.plan.model import Pool
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.drains import DrainOwner
@@ -24,6 +25,7 @@ from gpucluster.text import format_money, relative_time, short
 
 SHORT = 12  # characters of a digest
 MOST = 8  # lines of one kind in the text; JSON has all
+NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")  # SQS has both
 _UP = frozenset({SlurmPhase.UP, SlurmPhase.POWER_DOWN_PENDING, SlurmPhase.NOT_RESPONDING})
 _QUIET = _UP | {SlurmPhase.OFF}  # each zone has a slot for every node of the pool, so most are off
 
@@ -105,6 +107,7 @@ class Overview:
     daemon: bool = True
     daemon_state: str = ""
     halted: str = ""
+    silent_queue: SilentQueue | None = None
     unanswered: str = ""
     lost: tuple[str, ...] = ()
     pools: tuple[PoolOverview, ...] = ()
@@ -135,6 +138,7 @@ def overview(
         daemon=daemon.acts,
         daemon_state=daemon.effect,
         halted=snapshot.observation.halted,
+        silent_queue=snapshot.observation.silent_queue,
         unanswered=snapshot.unanswered,
     )
     if world is None:
@@ -246,7 +250,7 @@ def _headline(shown: Overview) -> str:
     return f"{mine} is applied, {wanted} is published"
 
 
-def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
+def _lines_of_bundle(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
     published = shown.published
     if published.refused:
         yield "bundle", f"{published.bundle[:SHORT]} is refused: {published.refused}"
@@ -262,8 +266,17 @@ def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
         yield "lost", words
     if shown.halted:
         yield "halted", shown.halted
+    if shown.silent_queue is not None:
+        yield "queue", _words_of_queue(shown.silent_queue, shown.cluster, now)
     if shown.unanswered:
         yield "head", f"{shown.unanswered} does not answer: nodes, jobs and costs are not known"
+
+
+def _words_of_queue(silent: SilentQueue, cluster: str, now: float) -> str:
+    deleted = any(word in silent.error for word in NO_QUEUE)
+    step = f"; `pulumi up --refresh --stack {cluster}` makes it again" if deleted else ""
+    since = relative_time(silent.since, now)
+    return f"no answer since {since}, so notices come only from the nodes' agents: {silent.error}{step}"
 
 
 def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,9 @@ GAUGES: Mapping[str, Gauge] = {
     "info": Gauge("The cluster, and the daemon that holds the lease.", ("cluster", "holder")),
     "lease_held": Gauge("1 while this daemon holds the lease."),
     "view_age_seconds": Gauge("Age of the last answer of Slurm or of the cloud.", ("of",)),
+    "queue_silent_seconds": Gauge(
+        "Time since when the queue of interruption events gives no answer; 0: it answers."
+    ),
     "slurmctld_silent_seconds": Gauge("Time since when slurmctld runs and does not answer; 0: it answers."),
     "slurmctld_restarts_day": Gauge("Restarts of a silent slurmctld by the agent within 24 hours."),
     "nodes": Gauge("Slots by their phase in Slurm's power saving.", ("pool", "state")),
@@ -51,7 +54,9 @@ GAUGES: Mapping[str, Gauge] = {
     "instances_end_refused": Gauge("Instances that EC2 refuses to terminate; their slots take no job."),
     "stray_instances": Gauge("Instances of this cluster that belong to no slot."),
     "stray_instance_seconds": Gauge("Age of the oldest stray instance."),
-    "jobs_waiting": Gauge("Pending jobs by the cause of their wait; each task of an array is one.", ("cause",)),
+    "jobs_waiting": Gauge(
+        "Pending jobs by the cause of their wait; each task of an array is one.", ("cause",)
+    ),
     "jobs_waiting_seconds": Gauge("Longest wait of these jobs.", ("cause",)),
     "jobs_starting": Gauge("Jobs that wait for their nodes to boot."),
     "jobs_stalled": Gauge("Running jobs whose heartbeat stopped."),
@@ -97,6 +102,7 @@ def gauge_rows(snapshot: ClusterSnapshot, lease: LeaseStatus, since: Since) -> I
     yield "info", (snapshot.plan.name, lease.holder), 1.0
     yield "lease_held", (), float(lease.held)
     yield from _views(snapshot)
+    yield from _queue(snapshot)
     yield from _controller(snapshot)
     yield from _bounds(snapshot)
     world = snapshot.world
@@ -113,6 +119,11 @@ def _views(snapshot: ClusterSnapshot) -> Iterator[Row]:
     """Return the age of a view; the largest age if it was never read."""
     for of, view in (("slurm", snapshot.observation.slurm), ("cloud", snapshot.observation.cloud)):
         yield "view_age_seconds", (of,), max(0.0, snapshot.now - view.at) if view else float("inf")
+
+
+def _queue(snapshot: ClusterSnapshot) -> Iterator[Row]:
+    silent = snapshot.observation.silent_queue
+    yield "queue_silent_seconds", (), 0.0 if silent is None else max(0.0, snapshot.now - silent.since)
 
 
 def _controller(snapshot: ClusterSnapshot) -> Iterator[Row]:
