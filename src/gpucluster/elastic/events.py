@@ -487,6 +487,15 @@ class UnknownState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PersonDrained:
+    """A person drained nodes that jobs still use. No reason: these drains are over."""
+
+    slots: tuple[str, ...]
+    reason: str
+    by: str  # the user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateLingers:
     """A node is in a phase that Slurm should leave within `bound_s`. No phase: the node has left it."""
 
@@ -518,6 +527,7 @@ Event = (
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
+    | PersonDrained
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

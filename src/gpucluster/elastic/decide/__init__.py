@@ -28,6 +28,7 @@ from gpucluster.elastic.decide import (
     launches,
     limits,
     node_table,
+    person_drains,
     placement,
     refused_ends,
     terminations,
@@ -164,7 +165,7 @@ _FACTS: _Rules = (
     (interruptions.interruption_events, limits.completed_orders),
     (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
     (terminations.replacements_begun,),
-    (node_table.unexpected_states, _forgotten, jobs.forgotten_jobs),
+    (node_table.unexpected_states, person_drains.person_drains, _forgotten, jobs.forgotten_jobs),
 )
 # Without EC2's view: only facts that Slurm, a notice or memory shows. An empty list shows no end and no failed boot.
 _SLURMS_FACTS: _Rules = (
@@ -172,5 +173,5 @@ _SLURMS_FACTS: _Rules = (
     (facts.incarnation_events, facts.power_up_events),
     (interruptions.interruption_events,),
     (jobs.heartbeat_events, limits.limit_events),
-    (jobs.forgotten_jobs,),
+    (person_drains.person_drains, jobs.forgotten_jobs),
 )

@@ -9,6 +9,7 @@ from typing import TypeVar
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.abilities import Ability, Dependency, Loss, denied
+from gpucluster.elastic.decide.person_drains import restored
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation, Memory, RefusedEnd
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
@@ -131,6 +132,7 @@ class World:
         slurm = observation.slurm
         if slurm is None:
             return None
+        slurm = restored(slurm, memory)
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
         starting = tuple(sorted((j for j in slurm.jobs if j.configuring), key=urgency))

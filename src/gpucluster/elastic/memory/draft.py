@@ -28,6 +28,7 @@ class Draft:
         self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
         self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
         self.drains = dict(memory.drains)
+        self.person_drains = dict(memory.person_drains)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

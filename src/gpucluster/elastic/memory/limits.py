@@ -7,13 +7,20 @@ from gpucluster.elastic.events import (
     DrainsSeen,
     OrderCompleted,
     OrderGiven,
+    PersonDrained,
     ReplacementBegan,
     StateLingers,
     UnknownState,
     Verb,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import LingeringState, OpenBreaker, OperatorOrder, SeenDrain
+from gpucluster.elastic.memory.values import (
+    LingeringState,
+    OpenBreaker,
+    OperatorOrder,
+    PersonDrain,
+    SeenDrain,
+)
 from gpucluster.slurm import hostlist
 
 HOUR_S = 3600.0
@@ -72,6 +79,15 @@ def _unknown(draft: Draft, at: float, event: UnknownState) -> None:
         draft.unknown[event.slot] = event.states
     else:
         draft.unknown.pop(event.slot, None)
+
+
+@folds(PersonDrained)
+def _person_drained(draft: Draft, at: float, event: PersonDrained) -> None:
+    for slot in event.slots:
+        if event.reason:
+            draft.person_drains[slot] = PersonDrain(reason=event.reason, by=event.by)
+        else:
+            draft.person_drains.pop(slot, None)
 
 
 @folds(StateLingers)

@@ -182,6 +182,14 @@ class Spare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PersonDrain:
+    """A drain by a person, as it was before a daemon of Slurm wrote its reason over it."""
+
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The daemon's memory, computed from the journal."""
 
@@ -226,3 +234,4 @@ class Memory:
     drains: Mapping[str, SeenDrain] = field(
         default_factory=dict[str, SeenDrain]
     )  # by slot; a slot that was never drained has none
+    person_drains: Mapping[str, PersonDrain] = field(default_factory=dict[str, PersonDrain])  # by slot

@@ -1,0 +1,49 @@
+"""Drains by people that slurmstepd or slurmd may write over: both send their own reason for a node that is drained already (S46).
+
+The journal has them, so the person stays the owner. Only nodes that a job still uses are recorded: there a step may fail to end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpucluster.elastic.events import Event, PersonDrained
+from gpucluster.elastic.memory import Memory, PersonDrain
+from gpucluster.slurm.drains import DrainOwner
+from gpucluster.slurm.states import NodeState
+from gpucluster.slurm.values import SlurmView
+
+if TYPE_CHECKING:
+    from gpucluster.elastic.decide.world import World
+
+_USED = frozenset({NodeState.ALLOCATED, NodeState.MIXED, NodeState.COMPLETING})  # a job uses the node
+
+
+def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
+    """Return the view in which a person's drain has the person's reason again."""
+    written_over = {
+        slot: replace(node, reason=drain.reason, reason_by=drain.by)
+        for slot, drain in memory.person_drains.items()
+        if (node := slurm.nodes.get(slot)) is not None and node.drained_by_slurm
+    }
+    return replace(slurm, nodes={**slurm.nodes, **written_over}) if written_over else slurm
+
+
+def person_drains(world: "World") -> Iterator[Event]:
+    """Return new drains by people on nodes with jobs, and those that are over. `world` has the restored view."""
+    known, new = world.memory.person_drains, dict[PersonDrain, list[str]]()
+    for node in world.slurm.nodes.values():
+        if node.drained and not _USED.isdisjoint(node.states) and node.drain_owner is DrainOwner.PERSON:
+            drain = PersonDrain(reason=node.reason, by=node.reason_by)
+            if known.get(node.name) != drain:
+                new.setdefault(drain, []).append(node.name)
+    for drain, slots in new.items():
+        yield PersonDrained(slots=tuple(slots), reason=drain.reason, by=drain.by)
+    over = tuple(slot for slot in known if _is_over(world, slot))
+    if over:
+        yield PersonDrained(slots=over, reason="", by="")
+
+
+def _is_over(world: "World", slot: str) -> bool:
+    node = world.slurm.nodes.get(slot)
+    return node is not None and not (node.drained and node.drain_owner is DrainOwner.PERSON)

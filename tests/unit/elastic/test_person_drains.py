@@ -1,0 +1,77 @@
+"""A person drains a busy node, and slurmstepd writes its own reason over the person's: the node stays the person's."""
+
+from dataclasses import replace
+
+import pytest
+from support.cluster_states import BUSY, NOW, UP, node
+from support.worlds.scene import A1, A2, scene, up
+
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.events import Entry, Event, PersonDrained
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.inspect.why import text, why
+from gpucluster.elastic.memory import PersonDrain, fold
+from gpucluster.elastic.model import MarkDown, PowerDown, RecordEvents
+from gpucluster.slurm.values import SlurmNode
+
+LOOK = {"reason": "look at its fan", "reason_by": "root", "reason_at": NOW - 5000}
+OVER = {"reason": "Kill task failed", "reason_by": "root", "reason_at": NOW - 4000}
+
+
+def passed(
+    nodes: tuple[SlurmNode, ...], before: ClusterSnapshot | None = None
+) -> tuple[list[str], list[Event], ClusterSnapshot]:
+    """The slots that this pass sets down or powers down, the recorded drains, and the moment after it."""
+    moment = scene(nodes=nodes, lives={one.name: up(one.name, 9000) for one in nodes})
+    if before is not None:
+        moment = replace(moment, memory=before.memory)
+    actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, moment.now)
+    entries = [entry for a in actions if isinstance(a, RecordEvents) for entry in a.entries]
+    ended = [slot for a in actions if isinstance(a, MarkDown | PowerDown) for slot in a.slots]
+    told: list[Event] = [e.event for e in entries if isinstance(e.event, PersonDrained)]
+    return ended, told, replace(moment, memory=fold(moment.memory, entries))
+
+
+def test_node_that_a_person_drained_is_not_replaced_after_a_kill_that_failed() -> None:
+    """The reason of a person was lost, so the machine that the person wanted to see was replaced."""
+    _, told, moment = passed((node(A1, f"{BUSY} DRAIN", **LOOK),))
+    assert told == [PersonDrained(slots=(A1,), reason="look at its fan", by="root")]
+    ended, told, after = passed((node(A1, f"{UP} DRAIN", **OVER),), moment)
+    assert (ended, told) == ([], [])
+    assert after.memory.person_drains == {A1: PersonDrain(reason="look at its fan", by="root")}
+    shown = text(why(after, A1), after.now)
+    assert "drained by a person; only a person can resume it" in shown
+    assert "look at its fan (by root" in shown
+
+
+def test_node_that_slurm_drained_first_is_replaced() -> None:
+    assert A1 in passed((node(A1, f"{UP} DRAIN", **OVER),))[0]
+
+
+@pytest.mark.parametrize("states", [UP, BUSY])
+def test_drain_that_is_over_is_forgotten(states: str) -> None:
+    _, _, moment = passed((node(A1, f"{BUSY} DRAIN", **LOOK), node(A2, f"{BUSY} DRAIN", **LOOK)))
+    _, told, after = passed((node(A1, states), node(A2, f"{BUSY} DRAIN", **LOOK)), moment)
+    assert told == [PersonDrained(slots=(A1,), reason="", by="")]
+    assert set(after.memory.person_drains) == {A2}
+
+
+def test_drains_of_one_command_are_one_event_and_are_recorded_once() -> None:
+    nodes = tuple(node(slot, f"{BUSY} DRAIN", **LOOK) for slot in (A1, A2))
+    _, told, moment = passed(nodes)
+    assert told == [PersonDrained(slots=(A1, A2), reason="look at its fan", by="root")]
+    assert passed(nodes, moment)[1] == []
+
+
+def test_an_idle_node_is_not_recorded() -> None:
+    """No step can fail to end on it."""
+    assert passed((node(A1, f"{UP} DRAIN", **LOOK),))[1] == []
+
+
+def test_fold_of_the_event() -> None:
+    events = (
+        PersonDrained(slots=(A1, A2), reason="x", by="root"),
+        PersonDrained(slots=(A2,), reason="", by=""),
+    )
+    memory = fold(scene().memory, [Entry(at=NOW, event=e) for e in events])
+    assert set(memory.person_drains) == {A1}
