@@ -383,6 +383,7 @@ class DrainLab(Lab):
         if faults:
             raise RuntimeError("\n".join(faults))
         return {
+            "source": "tools/record_slurm.py --drains, on Debian's packages; `read`: SchedMD's source of 24.11.5 and 26.05.3",
             "slurm": self.version.name,
             "recorded": self.run(["slurmctld", "-V"])[1].split()[-1],
             "rows": merged(row for place in places for row in place.rows),
