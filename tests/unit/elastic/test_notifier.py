@@ -186,9 +186,9 @@ class HangingSlurm(SlurmModel):
 
     hanging: Hanging
 
-    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+    def read(self, at: float) -> SlurmView:
         self.hanging.hang()
-        return super().read(at, reservations=reservations)
+        return super().read(at)
 
 
 class HangingControl:
