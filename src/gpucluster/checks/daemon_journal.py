@@ -16,10 +16,21 @@ KINDS = (OPENED, *CLOSED, *NAMED, *ENDED, "InstanceAdopted")
 open_requests, launched, living = set(), set(), {}
 try:
     db = sqlite3.connect("file:JOURNAL?mode=ro", uri=True)
-    asked = f"SELECT at, kind, body FROM events WHERE kind IN {KINDS} ORDER BY id"
-    events = db.execute(asked).fetchall()
-except sqlite3.Error as error:
+    pruned = (db.execute("SELECT min(id) FROM events").fetchone()[0] or 0) > 1
+    last, memory = db.execute("SELECT last, memory FROM snapshot").fetchone() if pruned else (0, "{}")
+    asked = f"SELECT at, kind, body FROM events WHERE id > ? AND kind IN {KINDS} ORDER BY id"
+    events = db.execute(asked, (last,)).fetchall()
+except (sqlite3.Error, TypeError) as error:  # TypeError: pruned, and without a snapshot
     sys.exit(f"the daemon's journal cannot be read: JOURNAL: {error}")
+memory = json.loads(memory)
+open_requests.update(memory.get("launches", ()))
+for slot, known in memory.get("incarnations", {}).items():
+    if known["instance"]:
+        living[known["instance"]] = {"slot": slot if known["booted_at"] else "", "at": known["launched_at"]}
+living.update({one: {"slot": "", "at": known["launched_at"]} for one, known in memory.get("spares", {}).items()})
+launched.update(living, memory.get("endings", ()))
+for one in memory.get("endings", ()):
+    living.pop(one, None)
 for at, kind, body in events:
     body = json.loads(body)
     instances = body.get("instances") or [body[k] for k in ("instance",) if k in body]
@@ -55,7 +66,10 @@ class LivingInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """The open requests, all instances that were launched or adopted, and those of them that live by the journal."""
+    """The open requests, the instances that were launched or adopted, and those of them that live by the journal.
+
+    If older events are pruned, an instance whose end was seen before the snapshot is in none of them.
+    """
 
     open: frozenset[str]
     launched: frozenset[str]

@@ -521,13 +521,20 @@ class DrainsSeen:
     undrained: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsForgotten:
+    """Slots that the plan no longer has, without an instance and a launch; a hostlist. Memory drops them."""
+
+    slots: str
+
+
 Event = (
     JournalCreated | DaemonStarted | HookCalled | JobPlaced | JobRunning | JobReleased | NodeNeeded | IncarnationRenewed | LaunchRequested | LaunchDone
     | SparesLaunched | LaunchRefused | LaunchDeferred | LaunchDropped | OfferRefused | RefusalsForgotten | InstanceRunning | NodeRegistered | NodeUp | NodeIdle
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
-    | PersonDrained
+    | PersonDrained | SlotsForgotten
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -1,5 +1,7 @@
 """The journal: one SQLite file with append-only events, and a snapshot so that a start reads only the last events.
 
+Old events are pruned once the snapshot has them (`KEPT_S`, `KEPT_BYTES`): memory is the snapshot and the events after it.
+
 WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's main thread writes.
 The index of a WAL is shared memory, so a file that two heads share by NFS has a rollback journal instead.
 Only the holder of the lease opens the journal. The epoch of the lease is a fence: after a newer epoch opened the file,
@@ -11,6 +13,7 @@ import errno
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -20,14 +23,22 @@ from gpucluster.errors import StateError
 from gpucluster.plan import codec
 
 SCHEMA = 1
+PRUNED_SCHEMA = 2  # of a file without its first events: a version that needs them must not open it
 SNAPSHOT_EVERY = 1000  # events; a fold of this many takes milliseconds
 BUSY_S = 5.0  # how long a statement waits for the lock of another process, before it fails
+KEPT_S = 30 * 86400.0  # events are kept so long, for `timeline` and `why`, as far as there is room
+KEPT_BYTES = (
+    12 * 2**20
+)  # of events and snapshot: a hundred thousand jobs a month have the events of some days
+PRUNED_EVENTS = 4 * SNAPSHOT_EVERY  # the most in one write; a launch may come meanwhile
+STEPS = 1_000_000  # of SQLite's machine between two signs of life; some milliseconds
 PAGE = (
     2000  # events in one read: without WAL a reader blocks commits, and a commit fails after a wait of BUSY_S
 )
 AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
+OTHER_VERSION = f"start the version of gpucluster that wrote it; if there is none, {AWAY}"
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (schema INTEGER NOT NULL);
@@ -42,8 +53,17 @@ class FencedError(StateError):
     """A daemon with a newer lease has opened the journal. This daemon must stop."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRecord:
+    """What a reader sees. `pruned_before` is the time of the first event that is kept; None: the file has all events."""
+
+    entries: tuple[Entry, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    pruned_before: float | None = None
+
+
 class Journal:
-    """The journal. Open it with `Journal.open`; `memory` is always the fold of the file's events."""
+    """The journal. Open it with `Journal.open`; `memory` is always the fold of all events that were written."""
 
     def __init__(
         self, db: sqlite3.Connection, memory: Memory, *, last: int, snapshot: int, epoch: int
@@ -85,6 +105,7 @@ class Journal:
         db.executescript(_TABLES)
         _check_schema(db, path)
         epoch = _raise_fence(db, epoch)  # before the read: no other process can add events after it
+        _give_back_room(db, each_page)
         memory, snapshot = _load_snapshot(db)
         tail = (entry for _, entry in read_entries(db, snapshot, each_page))
         journal = cls(db, fold(memory, tail), last=_last_id(db), snapshot=snapshot, epoch=epoch)
@@ -99,7 +120,7 @@ class Journal:
             return
         rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
         memory = fold(self.memory, entries)
-        self._write("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
+        self._write(("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows))
         before, self.memory, self._last = self.memory, memory, self._last + len(rows)
         self.watch(entries, before, memory)
 
@@ -110,19 +131,32 @@ class Journal:
         except sqlite3.Error as error:
             raise StateError(f"the journal cannot be read: {error}", next_step=AGAIN) from error
 
-    def tidy(self) -> None:
-        """Store memory if enough events came since the last time. For a moment when no launch waits for it."""
+    def tidy(self, now: float) -> None:
+        """Store memory and prune, if enough events came since the last time. For a moment when no launch waits for it."""
         if self._last - self._snapshot >= SNAPSHOT_EVERY:
             self.snapshot()
+            self._prune(now)
 
     def snapshot(self) -> None:
         """Store memory, so that the next start reads only later events."""
         row = (self._last, json.dumps(codec.to_json(self.memory)))
-        self._write("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", [row])
+        self._write(("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", [row]))
         self._snapshot = self._last
 
+    def _prune(self, now: float) -> None:
+        """Delete the oldest events of the snapshot. The last event stays: SQLite counts its ids from the last one on."""
+        oldest = _oldest(self._db)
+        first = oldest[0] if oldest is not None else self._last
+        until = _first_since(self._db, now - KEPT_S)
+        if _bytes_in_use(self._db) > KEPT_BYTES:
+            until = max(until, first + 2 * SNAPSHOT_EVERY)
+        until = min(until, first + PRUNED_EVENTS, self._snapshot)
+        if until > first:
+            marked = ("UPDATE about SET schema = ?", [(PRUNED_SCHEMA,)])
+            self._write(("DELETE FROM events WHERE id < ?", [(until,)]), marked)
+
     def entries(self) -> Iterator[Entry]:
-        """Return every event of the journal, oldest first."""
+        """Return every event that is kept, oldest first."""
         return (entry for _, entry in read_entries(self._db, 0))
 
     def close(self) -> None:
@@ -132,11 +166,12 @@ class Journal:
         if _fence(self._db) != self._epoch:
             raise FencedError("another daemon has taken the journal over", next_step="it starts as a standby")
 
-    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def _write(self, *steps: tuple[str, Sequence[tuple[object, ...]]]) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._check()
-            self._db.executemany(statement, rows)
+            for statement, rows in steps:
+                self._db.executemany(statement, rows)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise StateError(f"the journal cannot be written: {error}", next_step=ROOM) from error
@@ -157,12 +192,24 @@ def fence_of(path: Path) -> int:
 
 
 def read_only(path: Path) -> tuple[Entry, ...]:
-    """Return the events of a journal that another process writes."""
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        return tuple(entry for _, entry in read_entries(db, 0))
-    finally:
-        db.close()
+    """Return the kept events of a journal that another process writes."""
+    return read_record(path).entries
+
+
+def read_record(path: Path) -> JournalRecord:
+    """Return events and memory of a journal that another process writes.
+
+    The snapshot is read after the events: then it has each event that was pruned in the meantime.
+    """
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        oldest = _oldest(db)
+        numbered = tuple(read_entries(db, 0))
+        memory, last = _load_snapshot(db)
+    return JournalRecord(
+        entries=tuple(entry for _, entry in numbered),
+        memory=fold(memory, (entry for number, entry in numbered if number > last)),
+        pruned_before=oldest[1] if oldest is not None and oldest[0] > 1 else None,
+    )
 
 
 def read_entries(
@@ -186,8 +233,8 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
     row = db.execute("SELECT schema FROM about").fetchone()
     if row is None:
         db.execute("INSERT INTO about (schema) VALUES (?)", (SCHEMA,))
-    elif row[0] != SCHEMA:
-        raise StateError(f"{path}: schema {row[0]}, this version reads {SCHEMA}")
+    elif row[0] not in (SCHEMA, PRUNED_SCHEMA):
+        raise StateError(f"{path}: schema {row[0]}, this version reads {SCHEMA} and {PRUNED_SCHEMA}")
 
 
 def _fence(db: sqlite3.Connection) -> int:
@@ -208,12 +255,60 @@ def _raise_fence(db: sqlite3.Connection, epoch: int | None) -> int:
 
 
 def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
-    """Return the snapshot and the id of its last event. A snapshot of another version is ignored: the file has all events."""
+    """Return the snapshot and the id of its last event.
+
+    A snapshot of another version is ignored while the file has all events. In a pruned file it is read without the
+    fields that this version does not know, as events of unknown kinds are skipped. If it still does not fit, nothing
+    else has the pruned events, so no memory is made up.
+    """
     row = cast(tuple[int, str] | None, db.execute("SELECT last, memory FROM snapshot").fetchone())
+    oldest = _oldest(db)
+    pruned = oldest is not None and oldest[0] > 1
     try:
-        return (codec.loads(Memory, row[1]), row[0]) if row else (Memory(), 0)
-    except ValueError:
-        return Memory(), 0
+        if row is not None:
+            known = json.loads(row[1])
+            return codec.from_json(Memory, codec.known_part(Memory, known) if pruned else known), row[0]
+        problem = "there is none"
+    except ValueError as error:
+        problem = str(error)
+    if pruned:
+        words = f"its older events are pruned, and this version cannot read their snapshot: {problem}"
+        raise StateError(f"the journal cannot be read: {words}", next_step=OTHER_VERSION)
+    return Memory(), 0
+
+
+def _oldest(db: sqlite3.Connection) -> tuple[int, float] | None:
+    """Return the id and the time of the first event that is kept. Ids begin at 1."""
+    found = db.execute("SELECT id, at FROM events ORDER BY id LIMIT 1").fetchone()
+    return cast(tuple[int, float] | None, found)
+
+
+def _first_since(db: sqlite3.Connection, at: float) -> int:
+    """Return the id of the first event that is not older than `at`; the last id if all are older."""
+    found = db.execute("SELECT id FROM events WHERE at >= ? ORDER BY id LIMIT 1", (at,)).fetchone()
+    return cast(tuple[int], found)[0] if found is not None else _last_id(db)
+
+
+def _bytes_in_use(db: sqlite3.Connection) -> int:
+    pages, free, size = (_pragma(db, name) for name in ("page_count", "freelist_count", "page_size"))
+    return (pages - free) * size
+
+
+def _give_back_room(db: sqlite3.Connection, while_busy: Callable[[], object]) -> None:
+    """Make the file smaller if most of it is free, as after the first prune of a long one.
+
+    Later the free pages are used again. A full disk or a reader prevents it: then the next start tries again.
+    """
+    pages, free, size = (_pragma(db, name) for name in ("page_count", "freelist_count", "page_size"))
+    if 2 * free > pages and pages * size > KEPT_BYTES:
+        db.set_progress_handler(lambda: while_busy() and None, STEPS)  # systemd's watchdog waits for a sign of life
+        with contextlib.suppress(sqlite3.OperationalError):
+            db.execute("VACUUM")
+        db.set_progress_handler(None, 0)
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return cast(tuple[int], db.execute(f"PRAGMA {name}").fetchone())[0]
 
 
 def _last_id(db: sqlite3.Connection) -> int:

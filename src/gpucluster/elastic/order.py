@@ -18,7 +18,6 @@ from gpucluster.elastic import spool
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.inspect import head
-from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.text import short
@@ -171,7 +170,7 @@ def _effect(where: head.HeadFiles, request: OrderRequest) -> str:
     """Return what the daemon does with the order, from the journal if it can be read."""
     if request.verb in EMPTY:
         with contextlib.suppress(StateError):
-            incarnation = fold(Memory(), head.read_journal(where)).incarnations.get(request.target)
+            incarnation = head.read_journal(where).memory.incarnations.get(request.target)
             if incarnation is None or not (incarnation.instance or incarnation.request):
                 return EMPTY[request.verb]
     return DONE[request.verb]

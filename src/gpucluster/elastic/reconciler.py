@@ -325,7 +325,7 @@ class Reconciler:
             if actions:
                 self.next_pass_s = min(self.next_pass_s, self._plan.times.poll_s)
             if not self._actor.busy:
-                clients.journal.tidy()
+                clients.journal.tidy(now)
         self.publish()
 
 

@@ -46,6 +46,24 @@ def from_json(kind: type[T], value: object, where: str = "") -> T:
     return typing.cast(T, _build(kind, value, where or kind.__name__))
 
 
+def known_part(kind: Any, value: JSON) -> JSON:
+    """Return plain JSON without the keys that `kind` and its parts do not have, such as those of a newer version."""
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        some = tuple(one for one in typing.get_args(kind) if one is not types.NoneType)
+        kind = some[0] if len(some) == 1 else Any
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(value, list) and origin is tuple:
+        return [known_part(args[0], part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if is_dataclass(kind):
+        hints = _hints(typing.cast(type, kind))
+        return {key: known_part(hints[key], part) for key, part in value.items() if key in hints}
+    if origin is not None and issubclass(origin, Mapping):
+        return {key: known_part(args[1], part) for key, part in value.items()}
+    return value
+
+
 class _MisfitError(ValueError):
     """A value that does not fit its type. `place` is its path below the value that was given, such as `.steps[0].name`."""
 

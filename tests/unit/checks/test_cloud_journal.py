@@ -16,6 +16,7 @@ from gpucluster.checks.daemon_journal import LivingInstance
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import LaunchSpec
 from gpucluster.elastic import events
+from gpucluster.elastic import journal as journals
 from gpucluster.elastic.events import Event
 from gpucluster.elastic.journal import Journal
 from gpucluster.plan import names
@@ -68,6 +69,35 @@ def test_instances_live_until_their_end_is_requested_or_seen(tmp_path: Path) -> 
     assert (found.open, found.launched) == ({"r2"}, {"i-1", "i-2", "i-3", "i-6"})
     assert {name: one.slot for name, one in found.living.items()} == {"i-1": "a-1", "i-3": ""}
     assert all(600.0 <= one.age_s < 6000.0 for one in found.living.values())
+
+
+def test_instances_of_pruned_events_are_those_of_the_snapshot(tmp_path: Path) -> None:
+    """An instance that lives for longer than events are kept would be in no list, and `down` would not know it."""
+    path = tmp_path / "journal.sqlite"
+    journal = Journal.open(path, 0.0)
+    happened = (
+        events.LaunchRequested(request=request(1, "a-1", "a-2", "a-3")),
+        events.LaunchDone(request="r1", instances=("i-1", "i-2", "i-3")),
+        events.InstanceRunning(slot="a-1", instance="i-1"),
+        events.InstanceRunning(slot="a-2", instance="i-2"),
+        events.SparesLaunched(pool="h200", source=0, instances=("i-4",)),
+        events.LaunchRequested(request=request(2, "a-4")),
+        events.TerminationRequested(instances=("i-2",), words="idle"),
+        *(events.NodeIdle(slot="a-1"),) * journals.SNAPSHOT_EVERY,
+    )
+    journal.append(tuple(events.Entry(at=5.0, event=one) for one in happened))
+    journal.tidy(10.0 + journals.KEPT_S)
+    assert len(journals.read_only(path)) == 1
+    journal.close()
+    found = daemon_journal.parse(
+        read(
+            path,
+            events.LaunchRequested(request=request(3, "a-5")),
+            events.InstanceGone(slot="a-3", instance="i-3"),
+        )
+    )
+    assert (found.open, found.launched) == ({"r2", "r3"}, {"i-1", "i-2", "i-3", "i-4"})
+    assert {name: one.slot for name, one in found.living.items()} == {"i-1": "a-1", "i-4": ""}
 
 
 def test_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:

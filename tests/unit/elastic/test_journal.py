@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucluster.elastic import journal as journals
 from gpucluster.elastic.events import EVENTS, Entry
-from gpucluster.elastic.journal import FencedError, Journal, fence_of, read_only
+from gpucluster.elastic.journal import FencedError, Journal, fence_of, read_only, read_record
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
@@ -70,7 +70,7 @@ def test_journal_stores_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (
         sqlite3.connect(tmp_path / "j").execute("SELECT last FROM snapshot").fetchone() is None
     )  # a launch may wait
-    one.tidy()
+    one.tidy(1.0)
     db = sqlite3.connect(tmp_path / "j")
     assert db.execute("SELECT last FROM snapshot").fetchone()[0] >= journals.SNAPSHOT_EVERY
     db.close()
@@ -240,3 +240,111 @@ def test_missing_and_old_journals_have_no_fence(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "old").close()
     assert fence_of(tmp_path / "old") == 0
     assert not (tmp_path / "none").exists()
+
+
+DAY_S = 86400.0
+
+
+def _lived(path: Path, days: int, each: int = 400) -> Journal:
+    """A journal of so many days, with this many events each day and the daemon's tidying."""
+    one = Journal.open(path, 0.0)
+    for day in range(days):
+        at = day * DAY_S
+        events = (EVENTS["NodeNeeded"](slot=f"a-{n % 7}", incarnation=day, jobs=(n,)) for n in range(each))
+        one.append(tuple(Entry(at=at, event=event) for event in events))
+        one.tidy(at)
+    return one
+
+
+def test_old_events_are_pruned_into_the_snapshot(tmp_path: Path) -> None:
+    """Nothing pruned the journal: 3.2 MB for 850 jobs, and each start and each `why` read all of it."""
+    path = tmp_path / "j"
+    one = _lived(path, days=45)
+    before = one.memory
+    kept = read_record(path)
+    assert kept.memory == before
+    oldest = 44 * DAY_S - journals.KEPT_S
+    assert kept.pruned_before == kept.entries[0].at
+    assert oldest - 4 * DAY_S <= kept.entries[0].at <= oldest + DAY_S
+    one.close()
+    again = Journal.open(path, 46 * DAY_S)
+    assert again.memory == before
+    _order(again)
+    assert read_record(path).memory == again.memory
+
+
+def test_long_events_are_pruned_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A burst of a hundred thousand jobs in a day must not fill the disk, whatever its age."""
+    monkeypatch.setattr(journals, "KEPT_BYTES", 2**19)
+    one = _lived(tmp_path / "j", days=2, each=20)
+    for _ in range(20):
+        one.append(tuple(Entry(at=DAY_S, event=EVENTS["NodeUp"](slot="a" * 90)) for _ in range(1000)))
+        one.tidy(DAY_S)
+    assert journals._bytes_in_use(one._db) <= 2**20
+    assert (tmp_path / "j").stat().st_size <= 2**20
+    assert read_record(tmp_path / "j").memory == one.memory
+
+
+def test_file_of_a_long_journal_becomes_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite keeps free pages: the file of a journal that was never pruned would stay as long as it was."""
+    path = tmp_path / "j"
+    one = _lived(path, days=1, each=16_000)
+    monkeypatch.setattr(journals, "KEPT_BYTES", 2**19)
+    for _ in range(5):
+        one.append(tuple(Entry(at=99 * DAY_S, event=EVENTS["NodeUp"](slot="a")) for _ in range(1000)))
+        one.tidy(99 * DAY_S)
+    one.close()
+    long = path.stat().st_size
+    again = Journal.open(path, 99 * DAY_S)
+    assert again.memory == one.memory
+    again.close()
+    assert path.stat().st_size < long / 2
+
+
+def test_newest_event_is_never_pruned(tmp_path: Path) -> None:
+    """Without it SQLite gives its id again, and a start would skip that event: the snapshot has this id."""
+    one = Journal.open(tmp_path / "j", 0.0)
+    one.append((Entry(at=0.0, event=EVENTS["NodeUp"](slot="a")),) * journals.SNAPSHOT_EVERY)
+    one.tidy(99 * DAY_S)
+    assert len(read_only(tmp_path / "j")) == 1
+    _order(one)
+    one.close()
+    assert Journal.open(tmp_path / "j", 1.0).memory == one.memory
+
+
+def _changed_snapshot(path: Path, change: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute(f"UPDATE snapshot SET memory = {change}")  # noqa: S608 -- of this file
+    db.commit()
+    db.close()
+
+
+def test_pruned_snapshot_of_a_newer_version_is_read_without_what_it_adds(tmp_path: Path) -> None:
+    """It was ignored: a pruned journal has no other place for the pauses, the spend and the instances."""
+    path = tmp_path / "j"
+    one = _lived(path, days=45)
+    one.close()
+    newer = "json_set(memory, '$.newer', 1, '$.incarnations.a-1.newer', json('[1]'))"
+    _changed_snapshot(path, newer)
+    assert Journal.open(path, 1.0).memory == one.memory
+    assert read_record(path).memory == one.memory
+
+
+@pytest.mark.parametrize("change", ["'half'", "json_remove(memory, '$.incarnations.a-1.number')"])
+def test_pruned_snapshot_that_cannot_be_read_is_no_empty_memory(tmp_path: Path, change: str) -> None:
+    """It was ignored, and the daemon began with an empty memory: a paused pool would launch."""
+    path = tmp_path / "j"
+    _lived(path, days=45).close()
+    _changed_snapshot(path, change)
+    for read in (lambda: Journal.open(path, 1.0), lambda: read_record(path)):
+        with pytest.raises(StateError, match="older events are pruned") as told:
+            read()
+        assert told.value.next_step == journals.OTHER_VERSION
+
+
+def test_version_that_needs_all_events_refuses_a_pruned_journal(tmp_path: Path) -> None:
+    """An earlier version ignores a snapshot that it cannot read: it would begin with what is left."""
+    one = _lived(tmp_path / "j", days=1)
+    assert one._db.execute("SELECT schema FROM about").fetchone() == (1,)
+    _lived(tmp_path / "k", days=45).close()
+    assert sqlite3.connect(tmp_path / "k").execute("SELECT schema FROM about").fetchone() == (2,)

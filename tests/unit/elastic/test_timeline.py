@@ -25,7 +25,7 @@ from gpucluster.elastic.events import (
     Verb,
 )
 from gpucluster.elastic.inspect import timeline
-from gpucluster.elastic.journal import read_only
+from gpucluster.elastic.journal import KEPT_S, SNAPSHOT_EVERY, Journal, read_only
 from gpucluster.plan import codec, names
 from gpucluster.slurm.job_records import JobRecord
 
@@ -235,3 +235,40 @@ def test_accounting_that_does_not_answer_leaves_the_journal_s_moments(
     sacct.write_text(f"#!/bin/sh\necho '{job.id}|{int(NOW)}|{int(NOW)}|{int(NOW) + 9}|PREEMPTED|None|0:0'\n")
     assert timeline.main(argv) == 0
     assert "preempted" in capsys.readouterr().out
+
+
+PRUNED_AT = 1_793_000_000.0
+PLACED = timeline.TimelineEvent(at=PRUNED_AT + 60.0, what=timeline.Moment.PLACED)
+
+
+@pytest.mark.parametrize(
+    ("events", "pruned_before", "told"),
+    [
+        ((), None, False),
+        ((), PRUNED_AT, True),
+        ((PLACED,), PRUNED_AT, False),
+        ((PLACED,), PRUNED_AT + 61.0, True),
+        ((timeline.TimelineEvent(at=PRUNED_AT + 60.0, what=timeline.Moment.RELEASED),), PRUNED_AT, True),
+        ((timeline.TimelineEvent(at=PRUNED_AT + 60.0, what=timeline.Moment.RELEASED),), None, False),
+    ],
+)
+def test_timeline_says_when_earlier_events_may_be_pruned(
+    events: tuple[timeline.TimelineEvent, ...], pruned_before: float | None, told: bool
+) -> None:
+    """A job of before the first kept event looked as if it had begun there, or as if it were unknown."""
+    assert bool(timeline.pruned_note(events, pruned_before)) is told
+
+
+def test_timeline_of_a_pruned_job_names_the_begin_of_the_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal.open(tmp_path / "j", 0.0)
+    journal.append((Entry(at=PRUNED_AT, event=JobPlaced(job=7, slots=("a-1",), submitted_at=PRUNED_AT)),))
+    for _ in range(SNAPSHOT_EVERY):
+        journal.append((Entry(at=PRUNED_AT, event=JobRunning(job=8)),) * 2)
+        journal.tidy(PRUNED_AT + KEPT_S + 60.0)
+    journal.close()
+    assert timeline.main(["7", "--journal", str(tmp_path / "j")]) == 1
+    told = capsys.readouterr().err
+    assert "older events are pruned: the journal begins at 2026-10-26 07:33 UTC" in told
+    assert "the journal has no event of job 7" in told

@@ -1,7 +1,12 @@
 """plan.json and the messages: what is written comes back, and what does not fit is named."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 import pytest
 
+from gpucluster.plan import codec
 from gpucluster.plan.codec import dumps, loads, message
 from gpucluster.plan.messages import NodePhase, NodeReport, Step
 from gpucluster.plan.model import Bindings, TemplateBinding
@@ -63,3 +68,29 @@ def test_maps_of_values_come_back_equal():
 def test_what_does_not_fit_is_named(change, words):
     with pytest.raises(ValueError, match=words):
         loads(NodeReport, dumps(REPORT).replace(*change))
+
+
+@dataclass(frozen=True)
+class _Inner:
+    a: int = 0
+
+
+@dataclass(frozen=True)
+class _Outer:
+    one: _Inner | None = None
+    many: tuple[_Inner, ...] = ()
+    named: Mapping[str, _Inner] = field(default_factory=dict[str, _Inner])
+    anything: Any = None
+
+
+def test_known_part_drops_keys_at_each_depth() -> None:
+    newer = {"a": 1, "newer": 2}
+    value = {"one": newer, "many": [newer], "named": {"newer": newer}, "anything": newer, "newer": 3}
+    known = {"a": 1}
+    assert codec.known_part(_Outer, value) == {
+        "one": known,
+        "many": [known],
+        "named": {"newer": known},
+        "anything": newer,
+    }
+    assert codec.known_part(_Outer, {"one": None, "many": "half"}) == {"one": None, "many": "half"}

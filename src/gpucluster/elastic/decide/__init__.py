@@ -165,7 +165,13 @@ _FACTS: _Rules = (
     (interruptions.interruption_events, limits.completed_orders),
     (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
     (terminations.replacements_begun,),
-    (node_table.unexpected_states, person_drains.person_drains, _forgotten, jobs.forgotten_jobs),
+    (
+        node_table.unexpected_states,
+        person_drains.person_drains,
+        _forgotten,
+        jobs.forgotten_jobs,
+        facts.forgotten_slots,
+    ),
 )
 # Without EC2's view: only facts that Slurm, a notice or memory shows. An empty list shows no end and no failed boot.
 _SLURMS_FACTS: _Rules = (

@@ -34,6 +34,7 @@ from gpucluster.elastic.events import (
     NodeUp,
     OfferRefused,
     PowerUpMarkStays,
+    SlotsForgotten,
     TerminationSeen,
     source_key,
 )
@@ -149,6 +150,20 @@ def drain_events(world: World) -> Iterator[Event]:
             changes[kind].append(slot)
     if any(changes.values()):
         yield DrainsSeen(**{kind: hostlist.fold(slots) for kind, slots in changes.items()})
+
+
+def forgotten_slots(world: World) -> Iterator[Event]:
+    """Return the slots of removed pools once nothing of them lives. Else memory would grow with each edit of a spec."""
+    memory = world.memory
+    mappings = (memory.incarnations, memory.drains, memory.person_drains, memory.unknown, memory.lingers)
+    known = frozenset(slot for by_slot in mappings for slot in by_slot)
+    removed = sorted(slot for slot in known - world.slots.keys() if _is_empty(memory.incarnations.get(slot)))
+    if removed:
+        yield SlotsForgotten(slots=hostlist.fold(removed))
+
+
+def _is_empty(incarnation: Incarnation | None) -> bool:
+    return incarnation is None or not (incarnation.instance or incarnation.request or incarnation.open)
 
 
 def _drain_kind(node: SlurmNode) -> str:

@@ -16,16 +16,15 @@ from pathlib import Path
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, Reservation
-from gpucluster.elastic import status_endpoint
+from gpucluster.elastic import journal, status_endpoint
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide.world import owned
-from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect import daemon_view, machine_file
 from gpucluster.elastic.inspect.daemon_view import DaemonView, UnitState
 from gpucluster.elastic.inspect.machine_file import MachineFile
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
-from gpucluster.elastic.journal import read_only
-from gpucluster.elastic.memory import Memory, fold
+from gpucluster.elastic.journal import JournalRecord
+from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView
 from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError, StateError
@@ -140,7 +139,7 @@ def read_with_daemon(
     """Read everything once, also what this machine's daemon does. Existing hosts have no daemon, and miss none."""
     plan = read_plan(where)
     bindings = _bindings(where, plan)
-    entries = read_entries(where, plan)
+    record = read_record(where, plan)
     clients = clients or real_clients(plan, bindings, where)
     now = clock()
     published = clients.status()
@@ -149,17 +148,17 @@ def read_with_daemon(
     daemon = (
         daemon_view.ACTING if no_daemon else daemon_view.view(clients.unit(), answers=published is not None)
     )
-    memory = fold(Memory(), entries)
-    slurm, cloud = _slurm(clients.slurm, now), _cloud(clients.cloud, plan, memory, now)
+    slurm, cloud = _slurm(clients.slurm, now), _cloud(clients.cloud, plan, record.memory, now)
     if isinstance(cloud, Loss):  # the daemon's own error counts first
         status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
     snapshot = ClusterSnapshot(
         plan=plan,
         bindings=bindings,
         observation=status.observation(slurm, cloud),
-        memory=memory,
+        memory=record.memory,
         now=now,
-        entries=entries,
+        entries=record.entries,
+        pruned_before=record.pruned_before,
         controller=status_endpoint.read_controller(where.controller),
         daemon=daemon.acts,
     )
@@ -177,16 +176,16 @@ def read_booting(
     return found, clock()
 
 
-def read_entries(where: HeadFiles, plan: SlurmPlan) -> tuple[Entry, ...]:
+def read_record(where: HeadFiles, plan: SlurmPlan) -> JournalRecord:
     """Return the journal; existing hosts have no daemon, and so no journal."""
-    return () if plan.aws is None and not where.journal.exists() else read_journal(where)
+    return JournalRecord() if plan.aws is None and not where.journal.exists() else read_journal(where)
 
 
-def read_journal(where: HeadFiles) -> tuple[Entry, ...]:
-    """Return every event that the daemon wrote."""
+def read_journal(where: HeadFiles) -> JournalRecord:
+    """Return the events that are kept, and the daemon's memory."""
     step = "be root or slurm, on the head where gpucluster-elastic runs"
     try:
-        return read_only(where.journal)
+        return journal.read_record(where.journal)
     except (sqlite3.Error, ValueError, OSError) as error:
         raise StateError(f"the journal {where.journal} cannot be read: {error}", next_step=step) from error
 

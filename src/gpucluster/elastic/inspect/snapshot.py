@@ -34,7 +34,7 @@ from gpucluster.plan.model import Bindings, SlurmPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """Plan, observation and memory at `now`; `entries` is the journal, if the reader read it."""
+    """Plan, observation and memory at `now`; `entries` are the journal's, if the reader read it; see JournalRecord."""
 
     plan: SlurmPlan
     bindings: Bindings
@@ -42,6 +42,7 @@ class ClusterSnapshot:
     memory: Memory
     now: float
     entries: tuple[Entry, ...] = ()
+    pruned_before: float | None = None
     controller: ControllerWatch = field(default_factory=ControllerWatch)  # of the agent's watchdog
     daemon: bool = True  # False: the daemon does not answer on this machine
 

@@ -49,7 +49,7 @@ from gpucluster.plan import codec
 from gpucluster.slurm import job_records
 from gpucluster.slurm.job_records import JobRecord
 from gpucluster.slurm.states import JobState
-from gpucluster.text import short
+from gpucluster.text import short, utc_minute
 
 SACCT_S = 20.0
 
@@ -133,7 +133,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         where = head.head_files(options)
-        events = timeline(options.job, head.read_journal(where), _records(options.job, where))
+        record = head.read_journal(where)
+        events = timeline(options.job, record.entries, _records(options.job, where))
+        if note := pruned_note(events, record.pruned_before):
+            sys.stderr.write(f"note: {note}\n")
         if options.json:
             sys.stdout.write(json.dumps([codec.to_json(m) for m in events], indent=1) + "\n")
             return 0
@@ -167,6 +170,16 @@ def _cluster(where: head.HeadFiles) -> str:
         return head.read_plan(where).name
     except StateError:
         return "NAME"
+
+
+def pruned_note(events: Sequence[TimelineEvent], pruned_before: float | None) -> str:
+    """Return when the journal begins, if it may have had earlier events of the job: older events are pruned."""
+    if pruned_before is None:
+        return ""
+    placed = any(one.what is Moment.PLACED for one in events)
+    if placed and events[0].at >= pruned_before:
+        return ""
+    return f"older events are pruned: the journal begins at {utc_minute(pruned_before)}"
 
 
 def lines(events: Sequence[TimelineEvent]) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.memory.draft import Draft, folds
 from gpucluster.elastic.memory.values import Incarnation, Placement
 
+MONTHS = 12  # of spend that are remembered; the budget needs the present one
+
 
 @folds(HookCalled)
 def _hook_called(draft: Draft, at: float, event: HookCalled) -> None:
@@ -117,6 +119,7 @@ def _instance_gone(draft: Draft, at: float, event: InstanceGone) -> None:
     draft.refused_ends.pop(event.instance, None)
     for month, amount in ledger.split(incarnation.price, incarnation.launched_at, at):
         draft.spent[month] = draft.spent.get(month, 0) + amount
+    draft.spent = dict(sorted(draft.spent.items())[-MONTHS:])
     draft.change(
         event.slot,
         instance=None,

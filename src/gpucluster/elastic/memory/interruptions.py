@@ -107,8 +107,12 @@ def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool) -> None:
 
 
 def _count(draft: Draft, incarnation: Incarnation, at: float) -> None:
-    recent = tuple(then for then in draft.taken.get(incarnation.offer_key, ()) if at - STORM_S < then)
-    draft.taken[incarnation.offer_key] = (*recent, at)[-_MOST:]
+    """Count a reclaimed instance of the offer. Times of all offers before the storm time are dropped."""
+    recent = {
+        offer: tuple(then for then in times if at - STORM_S < then) for offer, times in draft.taken.items()
+    }
+    draft.taken = {offer: times for offer, times in recent.items() if times}
+    draft.taken[incarnation.offer_key] = (*draft.taken.get(incarnation.offer_key, ()), at)[-_MOST:]
 
 
 def _done(

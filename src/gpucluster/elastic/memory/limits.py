@@ -9,6 +9,7 @@ from gpucluster.elastic.events import (
     OrderGiven,
     PersonDrained,
     ReplacementBegan,
+    SlotsForgotten,
     StateLingers,
     UnknownState,
     Verb,
@@ -106,6 +107,20 @@ def _drains_seen(draft: Draft, at: float, event: DrainsSeen) -> None:
     for slot in _slots(event.undrained):
         old = draft.drains.get(slot)
         draft.drains[slot] = SeenDrain(drained=False, blocked=old is not None and old.blocked, since=at)
+
+
+@folds(SlotsForgotten)
+def _slots_forgotten(draft: Draft, at: float, event: SlotsForgotten) -> None:
+    """Orders stay: the pool may return. The number of a later launch stays new without the slot's generation."""
+    for slot in _slots(event.slots):
+        for by_slot in (
+            draft.incarnations,
+            draft.drains,
+            draft.person_drains,
+            draft.unknown,
+            draft.lingers,
+        ):
+            by_slot.pop(slot, None)
 
 
 def _slots(names: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen, te
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.states import JOB_ENDED, JobState
 from gpucluster.slurm.values import SlurmJob
+from gpucluster.text import utc_minute
 
 __all__ = ["Cause", "Line", "Part", "Screen", "text", "why"]
 
@@ -37,8 +38,15 @@ def why(snapshot: ClusterSnapshot, subject: str, daemon: DaemonView | None = Non
         return screen(named, Cause.UNSEEN, words, (*_silent_controller(snapshot), *_of_daemon(daemon)))
     headroom, offers = Headroom(world), all_offers(world)
     if subject.isdecimal():
+        number, pruned = int(subject), snapshot.pruned_before
         shown = of_job(
-            world, headroom, offers, int(subject), snapshot.entries, daemon=daemon.acts or bool(daemon.holder)
+            world,
+            headroom,
+            offers,
+            number,
+            snapshot.entries,
+            daemon=daemon.acts or bool(daemon.holder),
+            pruned_before=pruned,
         )
     else:
         shown = of_node(world, headroom, offers, subject, entries=snapshot.entries, actions=actions)
@@ -94,12 +102,13 @@ def of_job(
     entries: Iterable[Entry],
     *,
     daemon: bool = True,
+    pruned_before: float | None = None,
 ) -> Screen:
-    """Return the screen of a job by its number."""
+    """Return the screen of a job by its number. `pruned_before`: see JournalRecord."""
     known = past(number, entries)
     job = next((j for j in world.slurm.jobs if j.id == number), None)
     if job is None or job.states & OVER:
-        return _over(number, job, known, world.plan.name)
+        return _over(number, job, known, world.plan.name, pruned_before)
     if job.running:
         return allocated.running(
             Case(world, headroom, offers, job, known, allocated.running_cause(world, job))
@@ -115,7 +124,9 @@ def of_job(
     )
 
 
-def _over(number: int, job: SlurmJob | None, known: Past, cluster: str) -> Screen:
+def _over(
+    number: int, job: SlurmJob | None, known: Past, cluster: str, pruned_before: float | None
+) -> Screen:
     """Return the screen of a job that has ended. It names `timeline` only if the journal has events of the job."""
     subject = f"job {number}"
     events = f"; `gpucluster timeline {number} -c {cluster}` shows its events" if known.placed_at else ""
@@ -127,7 +138,9 @@ def _over(number: int, job: SlurmJob | None, known: Past, cluster: str) -> Scree
         return screen(
             subject,
             Cause.UNKNOWN,
-            "is not known: Slurm does not list it, and the journal has no node of this cluster for it",
+            "is not known: Slurm does not list it, and the journal"
+            + ("" if pruned_before is None else f", which begins at {utc_minute(pruned_before)},")
+            + " has no node of this cluster for it",
             (
                 Line(
                     part=Part.REMEDY,
