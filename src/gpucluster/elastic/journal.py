@@ -301,10 +301,16 @@ def _give_back_room(db: sqlite3.Connection, while_busy: Callable[[], object]) ->
     """
     pages, free, size = (_pragma(db, name) for name in ("page_count", "freelist_count", "page_size"))
     if 2 * free > pages and pages * size > KEPT_BYTES:
-        db.set_progress_handler(lambda: while_busy() and None, STEPS)  # systemd's watchdog waits for a sign of life
+        db.set_progress_handler(
+            lambda: _goes_on(while_busy), STEPS
+        )  # systemd's watchdog waits for a sign of life
         with contextlib.suppress(sqlite3.OperationalError):
             db.execute("VACUUM")
         db.set_progress_handler(None, 0)
+
+
+def _goes_on(while_busy: Callable[[], object]) -> None:
+    while_busy()
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
