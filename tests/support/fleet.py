@@ -9,6 +9,7 @@ from random import Random
 from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.executors import InlineExecutor
+from gpucluster.elastic.intent_copy import IntentCopy
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.reconciler import Reconciler
 from gpucluster.elastic.registration import RegistrationService
@@ -24,7 +25,7 @@ from gpucluster.plan.messages import (
     Step,
 )
 from gpucluster.plan.model import Bindings, SlurmOnAws, TemplateBinding
-from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl, ModelNotices, view
+from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl, ModelNotices, ModelObject, view
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Ec2Instance, Timing
 from support.slurm_model import SlurmModel
@@ -79,7 +80,8 @@ class Fleet:
         self.bindings = some_bindings(plan)
         zones = {v: k for k, v in self.bindings.subnets.items()}
         self.cloud = ModelCloud(self.model, lambda: self.now, zones)
-        self.control = ModelControl()
+        self.control, self.orders = ModelControl(), ModelObject()
+        self.lives = 0  # starts of the daemon
         self.queue = ModelNotices(self.model, lambda: self.now)
         self.faults: dict[str, tuple[GpuFault, ...]] = {}  # by instance, as its kernel says
         self.heartbeats: dict[str, tuple[Beat, ...]] = {}
@@ -102,7 +104,8 @@ class Fleet:
 
     # --- the daemon -------------------------------------------------------------------------------
     def start(self) -> None:
-        self.journal = Journal.open(self.folder / "journal.sqlite", self.now)
+        self.journal = Journal.open(self.folder / "journal.sqlite", self.now, first=not self.lives)
+        self.lives += 1
         self.registration = RegistrationService(
             lambda body: (0, body), receive=self._said, observe=self._ring
         )
@@ -129,6 +132,15 @@ class Fleet:
             publish_nodes=lambda s: setattr(self.registration, "snapshot", s),
             warn=self.complaints.append,
         )
+        self.copy = IntentCopy(
+            self.orders,
+            executor,
+            self.journal,
+            clients.lease,
+            clock=lambda: self.now,
+            publish=self.reconciler.show_copy,
+        )
+        self.copy.start()
         self._look_at = 0.0
 
     def restart(self) -> None:
@@ -137,7 +149,9 @@ class Fleet:
 
     def look(self) -> None:
         self.reconciler.read_spool()
+        self.copy.step()
         self.reconciler.observe()
+        self.copy.step()
         self._look_at = self.now + self.reconciler.next_pass_s
 
     # --- time -------------------------------------------------------------------------------------

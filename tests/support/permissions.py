@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpucluster.cloud.aws import AwsCloud
+from gpucluster.cloud.bucket_object import BucketObject
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import Control, LaunchCall, Scaling
 from gpucluster.cloud.queue import SqsNotices
@@ -303,6 +304,20 @@ def read_old_control(world: World, role: str) -> object:
     return found
 
 
+def read_orders(world: World, role: str) -> object:
+    world.cloud.client("s3").put_object(Bucket=BUCKET, Key=names.ORDERS_KEY, Body=b"{}")
+    return _orders(world, role).read()
+
+
+def write_orders(world: World, role: str) -> object:
+    world.cloud.client("s3").delete_object(Bucket=BUCKET, Key=names.ORDERS_KEY)
+    return _orders(world, role).write(b"{}", None)
+
+
+def _orders(world: World, role: str) -> BucketObject:
+    return BucketObject("us-east-1", BUCKET, names.ORDERS_KEY, lambda: world.client("s3", role))
+
+
 def begin_without_control(world: World, role: str) -> object:
     world.cloud.client("s3").delete_object(Bucket=BUCKET, Key=names.CONTROL_KEY)
     assert _control(world, role).read() == Control()
@@ -434,6 +449,8 @@ RIGHTS: Mapping[tuple[str, str], Right] = {
     ("Objects", "s3:PutObject"): Right("the active head writes its name and its status", write_control),
     ("OldControl", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged", read_old_control),
     ("Versions", "s3:ListBucketVersions"): Right("find that version; of no other object", read_old_control),
+    ("Orders", "s3:GetObject"): Right("a daemon without its journal reads the operators' orders and the month's spend", read_orders),
+    ("Orders", "s3:PutObject"): Right("the active daemon copies the operators' orders and the month's spend", write_orders),
     ("CommandOutput", "s3:PutObject"): Right("the SSM agent writes the output of a command of the operator, who reads and deletes it", write_output),
     ("Missing", "s3:ListBucket"): Right("a missing control object answers 404, not 403", begin_without_control),
     ("Key", "secretsmanager:GetSecretValue"): Right("read the munge key at boot", take_the_key),

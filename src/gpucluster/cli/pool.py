@@ -52,6 +52,15 @@ def list_pools(*, options: HeadOptions, output: OutputOption = Output.TEXT) -> N
         report(reach(options), output, "inspect.pools")
 
 
+@app.command("confirm")
+@on_head
+def confirm(*, because: BecauseOption = "", options: HeadOptions, output: OutputOption = Output.TEXT) -> None:
+    """Permit launches after the daemon's journal and its copy were lost, with all orders and the month's spend."""
+    with reporting(output):
+        order = ("orders-confirm", "all", f"--because={because}", f"--by={whoami()}")
+        report(reach(options), output, "order", *order)
+
+
 def whoami() -> str:
     """Return the user and host that make the request."""
     import getpass

@@ -281,6 +281,26 @@ class ControlPort(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampedBody:
+    """An object of the bucket with its version. None: it does not exist."""
+
+    body: bytes | None = None
+    etag: str | None = None
+
+
+class ObjectPort(Protocol):
+    """One object of the bucket, which one daemon at a time writes."""
+
+    def read(self) -> StampedBody:
+        """Return the object with its version."""
+        ...
+
+    def write(self, body: bytes, etag: str | None) -> str | None:
+        """Replace that version and return the new one; None if another writer replaced it first (T39)."""
+        ...
+
+
 class TopologyPort(Protocol):
     """Where the cloud has placed machines."""
 

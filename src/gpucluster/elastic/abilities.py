@@ -4,6 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+# What only the journal and its copy have.
+ORDERS_LOST = (
+    "pauses and drains of pools, orders to keep or replace nodes, the month's spend and the budget's stop"
+)
+CONFIRM = "gpucluster pool confirm -c {cluster}"  # permits launches without them
+UNRESTORED = f"{ORDERS_LOST} are lost with the journal, and no operator has confirmed it"
+
 
 class Ability(StrEnum):
     """A kind of act. Each action of the daemon needs one; facts are always recorded."""
@@ -19,6 +26,7 @@ class Dependency(StrEnum):
 
     EC2 = "EC2"
     CONTROL = "the control object"  # in the bucket; it names the daemon that may act
+    JOURNAL = "its journal of before, nor the copy of it in the bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,7 @@ class LossRow:
     denied: frozenset[Ability]
     stops: str
     goes_on: str
+    remedy: str = ""  # the command of an operator, with {cluster}
 
 
 _ALL_BUT_EVACUATION = frozenset(Ability) - {Ability.EVACUATE}
@@ -50,6 +59,12 @@ LOSSES: Mapping[Dependency, LossRow] = {
         denied=_ALL_BUT_EVACUATION,
         stops="the daemon launches, terminates and powers down nothing",
         goes_on=_EVACUATION,
+    ),
+    Dependency.JOURNAL: LossRow(
+        denied=frozenset({Ability.LAUNCH}),
+        stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until an operator confirms it",
+        goes_on="jobs run, and idle nodes end",
+        remedy=CONFIRM,
     ),
 }
 

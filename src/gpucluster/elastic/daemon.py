@@ -26,14 +26,24 @@ from typing import TYPE_CHECKING
 
 from gpucluster import gc_control
 from gpucluster.cloud.aws import AwsCloud
+from gpucluster.cloud.bucket_object import BucketObject
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, QueueNotice, TopologyPort
+from gpucluster.cloud.port import (
+    CloudError,
+    CloudPort,
+    ControlPort,
+    NoticePort,
+    ObjectPort,
+    QueueNotice,
+    TopologyPort,
+)
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.elastic import registration, status_endpoint
 from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.executors import Inbox, ThreadExecutor
 from gpucluster.elastic.failpoints import failpoint_hits
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.intent_copy import IntentCopy
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lease import AlwaysHeld, Lease, LeaseLostError
 from gpucluster.elastic.listeners import listen_to_hooks, listen_to_queue
@@ -81,6 +91,7 @@ class Ports:
     control: ControlPort
     notices: NoticePort | None = None
     topology: TopologyPort | None = None
+    orders: ObjectPort | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +184,7 @@ def real_ports(bindings: Bindings) -> Ports:
         slurm=Scontrol(),
         control=S3Control(bindings.region, bindings.bucket),
         notices=SqsNotices(bindings.region, bindings.queue) if bindings.queue else None,
+        orders=BucketObject(bindings.region, bindings.bucket, names.ORDERS_KEY),
     )
 
 
@@ -202,8 +214,14 @@ class Daemon:
         lease = self._options.lease
         epoch = lease.epoch if isinstance(lease, Lease) else None
         shared = plan.head.standby is not None
+        # The first lease of a cluster has epoch 1: before it there was no journal that could be lost.
         self._journal = Journal.open(
-            paths.journal, time.time(), epoch, shared=shared, each_page=self._notifier.tick
+            paths.journal,
+            time.time(),
+            epoch,
+            shared=shared,
+            first=epoch is None or epoch <= 1,
+            each_page=self._notifier.tick,
         )
         self._registration = registration.RegistrationService(
             registration.unmunge,
@@ -220,7 +238,24 @@ class Daemon:
             read_held=lambda: status_endpoint.read_held(paths.held),
             look_at_topology=self._observer(ports),
         )
+        self._copies = ThreadExecutor("copy", 1, self._inbox)
+        self._copy = self._copied(ports.orders)
         self._meter = self._metered(bindings)
+
+    def _copied(self, orders: ObjectPort | None) -> IntentCopy | None:
+        """Return the copy of orders and spend after its first read."""
+        if orders is None:
+            return None
+        copy = IntentCopy(
+            orders,
+            self._copies,
+            self._journal,
+            self._options.lease,
+            clock=time.time,
+            publish=self._reconciler.show_copy,
+        )
+        copy.start()
+        return copy
 
     def _observer(self, ports: Ports) -> Callable[[Mapping[str, str]], None]:
         if ports.topology is None:
@@ -241,7 +276,7 @@ class Daemon:
             self._close_servers()
             hooks.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then ends because the socket is closed
             hooks.close()
-            for executor in (self._clouds, self._slurms, self._leases):
+            for executor in (self._clouds, self._slurms, self._leases, self._copies):
                 executor.close()
             self._journal.close()
             self._release()
@@ -272,6 +307,8 @@ class Daemon:
             self._decide_due, self._observe_due = False, True
             self._reconciler.decide_now()
         self._observe_if_due(now)
+        if self._copy is not None:
+            self._copy.step()
         if self._journal.memory is not before:
             self._reconciler.publish()
         if self._meter is not None:

@@ -4,7 +4,7 @@ A new kind of event is a class here, a word in `Event`, and its fold in `memory`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -87,14 +87,20 @@ def source_key(pool: str, position: int) -> str:
 # --- events ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalCreated:
-    """A new journal. Each token contains `epoch`, so a rebuilt cluster gets no instance of an earlier cluster."""
+    """A new journal. Each token contains `epoch`, so a rebuilt cluster gets no instance of an earlier cluster.
+
+    `first` False: a daemon of this cluster has acted before, so an earlier journal is lost.
+    """
 
     epoch: str
+    first: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStarted:
-    """The daemon started. Refusals `for_this_run` are dropped."""
+    """The daemon started, with this epoch of the lease. Refusals `for_this_run` are dropped."""
+
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,6 +453,10 @@ class Verb(StrEnum):
     NODE_REPLACE = "node-replace"  # drain; when idle (or at once with `now`) launch a new instance
     NODE_KEEP = "node-keep"  # the instance is not terminated until then, even after a failed boot
     NODE_RELEASE = "node-release"  # undo keep and replace
+    ORDERS_CONFIRM = "orders-confirm"  # the orders are lost, and launches may begin without them
+
+
+ALL_ORDERS = "all"  # the target of ORDERS_CONFIRM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,7 +464,7 @@ class OrderGiven:
     """An operator's order."""
 
     verb: Verb
-    target: str  # a pool or a slot
+    target: str  # a pool or a slot; ALL_ORDERS
     by: str
     words: str = ""
     until: float | None = None  # of a keep order
@@ -476,6 +486,38 @@ class BudgetCrossed:
     line: str
     month: str  # 2026-11
     spent: int  # micro-USD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Stamp:
+    """The age of an order: the epoch of the lease, and the number of the change. The higher one is newer."""
+
+    epoch: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedOrder:
+    """An order as the copy in the bucket has it. Without a verb: no order is in force any more."""
+
+    target: str
+    stamp: Stamp
+    verb: Verb | None = None
+    at: float = 0.0
+    by: str = ""
+    words: str = ""
+    until: float | None = None
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentRestored:
+    """The copy in the bucket was read; these parts of it are newer than memory. `spent` by month, in micro-USD."""
+
+    orders: tuple[CopiedOrder, ...] = ()
+    budget: str = ""
+    budget_stamp: Stamp = field(default_factory=Stamp)
+    spent: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -534,7 +576,7 @@ Event = (
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
-    | PersonDrained | SlotsForgotten
+    | PersonDrained | SlotsForgotten | IntentRestored
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -35,7 +35,10 @@ STEPS = 1_000_000  # of SQLite's machine between two signs of life; some millise
 PAGE = (
     2000  # events in one read: without WAL a reader blocks commits, and a commit fails after a wait of BUSY_S
 )
-AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
+AWAY = (
+    "move it away and restart gpucluster-elastic: it reads orders, budget and spend from their copy in the bucket, and without"
+    " one it launches nothing until an operator confirms; nodes that run are adopted, other instances of ours end after the grace"
+)
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
 OTHER_VERSION = f"start the version of gpucluster that wrote it; if there is none, {AWAY}"
@@ -80,14 +83,16 @@ class Journal:
         epoch: int | None = None,
         *,
         shared: bool = False,
+        first: bool = True,
         each_page: Callable[[], object] = lambda: None,
     ) -> "Journal":
         """Open or create it as the holder of `epoch` (None: no fence). Another schema raises a StateError.
 
-        `shared`: other machines open it too. `each_page` is called while a long journal is read.
+        `shared`: other machines open it too. `first`: if there is no file, there was none before. `each_page` is called while
+        a long journal is read.
         """
         try:
-            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL", each_page)
+            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL", each_page, first=first)
         except (sqlite3.OperationalError, OSError) as error:
             step = _step_after(error)
             raise StateError(f"the journal {path} cannot be opened: {error}", next_step=step) from error
@@ -96,7 +101,14 @@ class Journal:
 
     @classmethod
     def _opened(
-        cls, path: Path, now: float, epoch: int | None, mode: str, each_page: Callable[[], object]
+        cls,
+        path: Path,
+        now: float,
+        epoch: int | None,
+        mode: str,
+        each_page: Callable[[], object],
+        *,
+        first: bool,
     ) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
@@ -111,8 +123,14 @@ class Journal:
         journal = cls(db, fold(memory, tail), last=_last_id(db), snapshot=snapshot, epoch=epoch)
         if not journal.memory.epoch:
             # From the clock, once per journal: a rebuilt head must not repeat the tokens of the head before it.
-            journal.append((Entry(at=now, event=JournalCreated(epoch=f"{int(now * 1000):x}")),))
+            created = JournalCreated(epoch=f"{int(now * 1000):x}", first=first)
+            journal.append((Entry(at=now, event=created),))
         return journal
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the fence."""
+        return self._epoch
 
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Write all of `entries` or none, and fold them into `memory`. StateError (for example a full disk) stops the daemon."""

@@ -85,6 +85,12 @@ VERBS: Mapping[tuple[str, ...], MachineVerb] = {
         subject="pool",
         options=("--because",),
     ),
+    ("pool", "confirm"): MachineVerb(
+        module="order",
+        about="permit launches after the journal and its copy were lost",
+        fixed=("orders-confirm", "all"),
+        options=("--because",),
+    ),
     ("node", "replace"): MachineVerb(
         module="order",
         about="replace the node's machine when its jobs are done",

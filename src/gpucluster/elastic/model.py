@@ -56,6 +56,7 @@ class Observation:
     queue_notices: tuple[QueueNotice, ...] = ()  # notices of the queue, each until it is in the journal
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])
     silent_queue: SilentQueue | None = None  # None: the queue answers, or the cluster has none
+    unrestored: str = ""  # why the copy of a lost journal is not read
     halted: str = ""  # why no launch is permitted; empty: launches are permitted
     listening_since: float = 0.0  # when the daemon began to listen: no agent could report before
     held: HeldBundle | None = field(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpucluster.elastic import spool
 from gpucluster.elastic.decide.world import slots_of
-from gpucluster.elastic.events import Verb
+from gpucluster.elastic.events import ALL_ORDERS, Verb
 from gpucluster.elastic.inspect import head
 from gpucluster.errors import StateError
 from gpucluster.plan.model import SlurmPlan
@@ -32,11 +32,15 @@ DONE: Mapping[Verb, str] = {
     Verb.NODE_REPLACE: "gets another instance when its jobs have ended",
     Verb.NODE_KEEP: "keeps its instance, even after a failure",
     Verb.NODE_RELEASE: "is managed by the daemon again",
+    Verb.ORDERS_CONFIRM: "lost orders are confirmed: the daemon launches again; pause pools and keep nodes anew",
 }
 EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
     Verb.NODE_KEEP: "has no instance now: one that is launched for it during the order is kept, even after a failure",
     Verb.NODE_REPLACE: "has no instance now: there is nothing to replace",
 }
+
+
+NOTHING_LOST = "orders are known: there is nothing to confirm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ def main(argv: Sequence[str] | None = None, taken_s: float = TAKEN_S) -> int:
     """Give one order, and wait this many seconds until the daemon reads it."""
     parser = head.parser("order")
     parser.add_argument("verb", choices=[verb.value for verb in Verb])
-    parser.add_argument("target", metavar="POOL|NODE")
+    parser.add_argument("target", metavar="POOL|NODE|all")
     parser.add_argument(
         "--because", default="", help="for people: shown in `why`, in the journal and in the node's reason"
     )
@@ -78,13 +82,8 @@ def main(argv: Sequence[str] | None = None, taken_s: float = TAKEN_S) -> int:
 
 def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
     """Return why the order does not apply to this cluster; empty if it does."""
-    if request.verb.value.startswith("pool-"):
-        known = [pool.name for pool in plan.pools]
-        if request.target not in known:
-            return f"there is no pool {request.target!r}; this cluster has {', '.join(known)}"
-    elif request.target not in slots_of(plan):
-        spans = ", ".join(pool.hostlist for pool in plan.pools)
-        return f"there is no node {request.target!r}; this cluster has {spans}"
+    if words := _unknown_target(plan, request):
+        return words
     if request.for_s is not None and not 0 < request.for_s <= LONGEST_KEEP_S:
         asked = (
             f"{request.for_s / 86400:,.1f} days" if request.for_s > LONGEST_KEEP_S else f"{request.for_s:g} s"
@@ -94,6 +93,20 @@ def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
         return f"{request.verb.value} takes no time: only node-keep does"
     if request.now and request.verb is not Verb.NODE_REPLACE:
         return f"{request.verb.value} takes no --now: only node-replace does"
+    return ""
+
+
+def _unknown_target(plan: SlurmPlan, request: OrderRequest) -> str:
+    if request.verb is Verb.ORDERS_CONFIRM:
+        ours = request.target == ALL_ORDERS
+        return "" if ours else f"{request.verb.value} takes {ALL_ORDERS!r}, not {request.target!r}"
+    if request.verb.value.startswith("pool-"):
+        known = [pool.name for pool in plan.pools]
+        if request.target not in known:
+            return f"there is no pool {request.target!r}; this cluster has {', '.join(known)}"
+    elif request.target not in slots_of(plan):
+        spans = ", ".join(pool.hostlist for pool in plan.pools)
+        return f"there is no node {request.target!r}; this cluster has {spans}"
     return ""
 
 
@@ -168,6 +181,10 @@ def _listing(request: OrderRequest) -> str:
 
 def _effect(where: head.HeadFiles, request: OrderRequest) -> str:
     """Return what the daemon does with the order, from the journal if it can be read."""
+    if request.verb is Verb.ORDERS_CONFIRM:
+        with contextlib.suppress(StateError):
+            if head.read_journal(where).memory.unrestored_since is None:
+                return NOTHING_LOST
     if request.verb in EMPTY:
         with contextlib.suppress(StateError):
             incarnation = head.read_journal(where).memory.incarnations.get(request.target)

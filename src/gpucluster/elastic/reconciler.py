@@ -21,7 +21,7 @@ from gpucluster.elastic.decide.world import owned
 from gpucluster.elastic.events import DaemonStarted, Entry
 from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport, SilentQueue
 from gpucluster.elastic.registration import RegistrationSnapshot
-from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
+from gpucluster.elastic.status_endpoint import CopyState, StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.messages import HeldBundle, NodeReport
 from gpucluster.plan.model import Bindings, SlurmPlan
@@ -93,13 +93,17 @@ class Reconciler:
         self.observing = False
         self.next_pass_s = 0.0
         spool.prepare(spool_dir, clients.clock())
-        clients.journal.append((Entry(at=clients.clock(), event=DaemonStarted()),))
+        clients.journal.append((Entry(at=clients.clock(), event=DaemonStarted(epoch=clients.journal.epoch)),))
         self.publish()
 
     @property
     def observation(self) -> Observation:
         """The last views of Slurm and the cloud, with what only this daemon knows."""
         return self.status.observation(self._slurm, self._cloud)
+
+    def show_copy(self, state: CopyState) -> None:
+        """Publish the state of the copy of orders and spend."""
+        self.status = replace(self.status, copy=state)
 
     def read_spool(self) -> bool:
         """Move the requests of hooks and operators from the spool to the journal; return whether there were any."""

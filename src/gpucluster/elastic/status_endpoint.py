@@ -26,6 +26,14 @@ TEXT, JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyState:
+    """The copy of orders, budget and spend. `waits_since`: the journal has orders that the copy lacks."""
+
+    waits_since: float | None = None
+    error: str = ""  # why it cannot be read or written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
     """What only the daemon knows: it is not in the journal, and neither Slurm nor the cloud shows it.
 
@@ -43,6 +51,7 @@ class StatusSnapshot:
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])  # what it cannot read
     silent_queue: SilentQueue | None = None  # None: it answers
     halted: str = ""  # why nothing may be launched; empty: launches are allowed
+    copy: CopyState = field(default_factory=CopyState)  # of orders and spend, in the bucket
     reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
     reservations_at: float | None = None  # when they were read; None: never
     held: HeldBundle | None = field(
@@ -72,6 +81,7 @@ class StatusSnapshot:
             lost=self.lost,
             silent_queue=self.silent_queue,
             halted=self.halted,
+            unrestored=self.copy.error,
             listening_since=self.listening_since,
             held=self.held,
         )

@@ -9,6 +9,7 @@ from gpucluster.plan.names import (
     BUNDLE_KEY,
     COMMAND_OUTPUT,
     CONTROL_KEY,
+    ORDERS_KEY,
     ROLE_NODE,
     STATUS_KEY,
     TAG_CLUSTER,
@@ -312,6 +313,7 @@ def _objects(scope: HeadScope) -> list[Statement]:
             scope.bucket,
             when={"StringEquals": {"s3:prefix": [CONTROL_KEY]}},
         ),
+        allow("Orders", ["s3:GetObject", "s3:PutObject"], f"{scope.bucket}/{ORDERS_KEY}"),
         allow("Missing", ["s3:ListBucket"], scope.bucket),  # without it a missing object answers 403, not 404
     ]
 

@@ -26,6 +26,7 @@ TAG_TEMPLATE_VERSION = "aws:ec2launchtemplate:version"
 # --- objects in the cluster's bucket ---------------------------------------------------------
 BUNDLE_KEY = "bundle.tar.gz"  # the only fixed key; the bucket is versioned
 CONTROL_KEY = "control.json"  # the lease, and whether to scale
+ORDERS_KEY = "orders.json"  # copy of operators' orders, the budget's state and the month's spend
 STATUS_KEY = "status/head.json"  # the bundle that the head has applied
 COMMAND_OUTPUT = "ssm"  # folder: output of commands by Systems Manager; the caller reads and deletes it
 

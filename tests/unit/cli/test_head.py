@@ -288,7 +288,7 @@ def test_command_on_a_head_takes_every_option_of_the_connection(
 
 def test_every_pool_command_has_a_request() -> None:
     assert set(pool.VERBS) == {"pause", "drain", "resume"}
-    assert [command.name for command in pool.app.registered_commands] == ["list", *pool.VERBS]
+    assert [command.name for command in pool.app.registered_commands] == ["list", "confirm", *pool.VERBS]
 
 
 def test_completion_never_fails() -> None:

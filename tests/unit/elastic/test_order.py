@@ -55,6 +55,7 @@ def test_order_reaches_the_journal_through_the_spool(tmp_path: Path) -> None:
         (["node-keep", "h200-2a-1", "--for", "nan"], "not a valid time to keep a node"),
         (["pool-pause", "h200", "--for", "60"], "pool-pause takes no time"),
         (["node-keep", "h200-2a-1", "--now"], "node-keep takes no --now"),
+        (["orders-confirm", "h200"], "orders-confirm takes 'all', not 'h200'"),
     ],
 )
 def test_invalid_order_is_refused_with_the_valid_names(
@@ -66,6 +67,24 @@ def test_invalid_order_is_refused_with_the_valid_names(
     assert not list((tmp_path / "spool" / "new").iterdir())
     assert give(*argv, "--json", *options) == 1
     assert words in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_confirmation_says_whether_orders_were_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    f = Fleet(a_plan(), tmp_path)
+    options = [*at(tmp_path), "--journal", str(tmp_path / "journal.sqlite")]
+    assert give("orders-confirm", "all", *options) == 0
+    assert "there is nothing to confirm" in capsys.readouterr().out
+    f.journal.close()
+    (tmp_path / "journal.sqlite").unlink()
+    f.orders.body = None
+    f.start()
+    assert f.journal.memory.unrestored_since is not None
+    assert give("orders-confirm", "all", *options) == 0
+    assert "pause pools and keep nodes anew" in capsys.readouterr().out
+    assert f.reconciler.read_spool()
+    assert f.journal.memory.unrestored_since is None
 
 
 def test_order_needs_a_head_with_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,9 +121,7 @@ class Headroom:
         self._sources: Counter[tuple[str, int]] = Counter()
         self._used: Counter[str] = Counter()  # of reservations: used since the last list of the cloud
         self._world = world
-        self.stops = {
-            p.name: world.observation.halted or limits.stop_of(world, p.name) for p in world.plan.pools
-        }
+        self.stops = {p.name: world.halted or limits.stop_of(world, p.name) for p in world.plan.pools}
         self._maxima = {p.name: 0 if self.stops[p.name] else p.max for p in world.plan.pools}
         self._reserved = {
             (p.name, s.position): s.reservation for p in world.plan.pools for s in p.sources if s.reservation

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import Instance, InstanceState
-from gpucluster.elastic.abilities import Ability, Dependency, Loss, denied
+from gpucluster.elastic.abilities import UNRESTORED, Ability, Dependency, Loss, denied
 from gpucluster.elastic.decide.person_drains import restored
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation, Memory, RefusedEnd
@@ -101,6 +101,9 @@ def positions_of(plan: SlurmPlan) -> Mapping[str, int]:
     return {name: position for position, name in enumerate(slots_of(plan))}
 
 
+NEW_JOURNAL = "the journal is new"
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Plan, observation and memory at one time. Only `World.of` builds it.
@@ -162,7 +165,19 @@ class World:
     def lost(self) -> Mapping[Dependency, Loss]:
         """Return the dependencies that cannot be read now."""
         lost = self.observation.lost
+        if self.memory.unrestored_since is not None:
+            since = self.memory.unrestored_since
+            lost = {
+                Dependency.JOURNAL: Loss(since=since, words=self.observation.unrestored or NEW_JOURNAL),
+                **lost,
+            }
         return {Dependency.EC2: Loss(since=None, words=""), **lost} if self.blind else lost
+
+    @property
+    def halted(self) -> str:
+        """Return why nothing is launched in the whole cluster; empty: launches are permitted."""
+        unrestored = self.memory.unrestored_since is not None
+        return self.observation.halted or (UNRESTORED if unrestored else "")
 
     def may(self, ability: Ability) -> bool:
         """Return whether the daemon may do this now."""

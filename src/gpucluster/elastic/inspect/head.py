@@ -159,6 +159,7 @@ def read_with_daemon(
         now=now,
         entries=record.entries,
         pruned_before=record.pruned_before,
+        copy=status.copy,
         controller=status_endpoint.read_controller(where.controller),
         daemon=daemon.acts,
     )

@@ -3,12 +3,21 @@
 from collections.abc import Iterator, Mapping
 
 from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
+from gpucluster.elastic.status_endpoint import CopyState
 from gpucluster.text import relative_time, short
 
 SILENT = "no answer in time"
 
 
-def sentences(lost: Mapping[Dependency, Loss], now: float) -> Iterator[str]:
+def not_copied(copy: CopyState, now: float) -> str:
+    """Return one sentence about orders or spend that only the journal has; empty: the copy has all."""
+    if copy.waits_since is not None:
+        why = f": {short(copy.error, 200)}" if copy.error else ""
+        return f"not copied yet, since {relative_time(copy.waits_since, now)}{why}; the journal has them"
+    return f"their copy: {short(copy.error, 200)}" if copy.error else ""
+
+
+def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME") -> Iterator[str]:
     """Yield one sentence for each lost dependency. A loss without a time is one of this reader alone."""
     for dependency, loss in lost.items():
         error, row = short(loss.words, 200) or SILENT, LOSSES[dependency]
@@ -16,4 +25,5 @@ def sentences(lost: Mapping[Dependency, Loss], now: float) -> Iterator[str]:
             yield f"this command cannot read {dependency} ({error}): it does not show what the daemon does with instances"
             continue
         since = relative_time(loss.since, now)
-        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.goes_on}"
+        remedy = f": {row.remedy.format(cluster=cluster)}" if row.remedy else ""
+        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.goes_on}{remedy}"

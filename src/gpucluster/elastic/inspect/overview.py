@@ -110,6 +110,7 @@ class Overview:
     silent_queue: SilentQueue | None = None
     unanswered: str = ""
     lost: tuple[str, ...] = ()
+    not_copied: str = ""  # since when orders wait for their copy in the bucket, and why
     pools: tuple[PoolOverview, ...] = ()
     refused: tuple[RefusedOffer, ...] = ()
     draining: tuple[Draining, ...] = ()
@@ -139,13 +140,14 @@ def overview(
         daemon_state=daemon.effect,
         halted=snapshot.observation.halted,
         silent_queue=snapshot.observation.silent_queue,
+        not_copied=losses.not_copied(snapshot.copy, snapshot.now),
         unanswered=snapshot.unanswered,
     )
     if world is None:
         return made
     return replace(
         made,
-        lost=tuple(losses.sentences(world.lost, world.now)),
+        lost=tuple(losses.sentences(world.lost, world.now, world.plan.name)),
         pools=pools(world),
         refused=tuple(_refused(world)),
         draining=tuple(_draining(world)),
@@ -264,6 +266,8 @@ def _lines_of_bundle(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         yield "head", shown.daemon_state
     for words in shown.lost:
         yield "lost", words
+    if shown.not_copied:
+        yield "orders", shown.not_copied
     if shown.halted:
         yield "halted", shown.halted
     if shown.silent_queue is not None:

@@ -50,7 +50,7 @@ def _print(snapshot: ClusterSnapshot, daemon: DaemonView, *, as_json: bool) -> i
         sys.stderr.write(f"{_not_done(daemon)}\n")
     actions = would_do(snapshot)
     world = snapshot.world
-    lost = () if world is None else tuple(losses.sentences(world.lost, snapshot.now))
+    lost = () if world is None else tuple(losses.sentences(world.lost, snapshot.now, world.plan.name))
     if as_json:
         body = [
             {"kind": type(action).__name__, "words": describe(action), **_fields(action)}

@@ -28,6 +28,7 @@ from gpucluster.elastic.model import (
     Terminate,
     Undrain,
 )
+from gpucluster.elastic.status_endpoint import CopyState
 from gpucluster.plan.messages import ControllerWatch
 from gpucluster.plan.model import Bindings, SlurmPlan
 
@@ -44,6 +45,7 @@ class ClusterSnapshot:
     entries: tuple[Entry, ...] = ()
     pruned_before: float | None = None
     controller: ControllerWatch = field(default_factory=ControllerWatch)  # of the agent's watchdog
+    copy: CopyState = field(default_factory=CopyState)  # of orders and spend, as the daemon publishes it
     daemon: bool = True  # False: the daemon does not answer on this machine
 
     @property

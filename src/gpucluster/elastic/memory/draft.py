@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from gpucluster.elastic.events import Stamp
 from gpucluster.elastic.memory.values import Launch, Memory
 
 E = TypeVar("E")
@@ -14,7 +15,9 @@ class Draft:
 
     def __init__(self, memory: Memory) -> None:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
-        self.budget = memory.budget
+        self.budget, self.budget_stamp = memory.budget, memory.budget_stamp
+        self.unrestored_since, self.lease = memory.unrestored_since, memory.lease
+        self.sequence, self.undone = memory.sequence, dict(memory.undone)
         self.incarnations, self.launches = dict(memory.incarnations), dict(memory.launches)
         self.refusals, self.endings, self.jobs = (
             dict(memory.refusals),
@@ -38,6 +41,11 @@ class Draft:
         incarnation = self.incarnations.get(slot)
         if incarnation is not None:
             self.incarnations[slot] = replace(incarnation, **changes)
+
+    def next_stamp(self) -> Stamp:
+        """Count a change of an order or of the budget's state, and return its stamp."""
+        self.sequence += 1
+        return Stamp(epoch=self.lease, sequence=self.sequence)
 
     def release(self, request: str) -> Launch | None:
         """Remove a request from the requests with unknown outcome."""

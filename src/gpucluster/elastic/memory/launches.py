@@ -58,11 +58,13 @@ def smaller(old: Refusal | None, size: int, now: float) -> bool:
 @folds(JournalCreated)
 def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
     draft.epoch = event.epoch
+    draft.unrestored_since = None if event.first else at
 
 
 @folds(DaemonStarted)
 def _daemon_started(draft: Draft, at: float, event: DaemonStarted) -> None:
     draft.refusals = {k: r for k, r in draft.refusals.items() if not r.for_this_run}
+    draft.lease = max(draft.lease, event.epoch)
 
 
 @folds(LaunchRequested)

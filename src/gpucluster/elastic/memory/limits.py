@@ -4,12 +4,15 @@ from gpucluster.elastic.events import (
     BreakerReset,
     BreakerTripped,
     BudgetCrossed,
+    CopiedOrder,
     DrainsSeen,
+    IntentRestored,
     OrderCompleted,
     OrderGiven,
     PersonDrained,
     ReplacementBegan,
     SlotsForgotten,
+    Stamp,
     StateLingers,
     UnknownState,
     Verb,
@@ -25,18 +28,31 @@ from gpucluster.elastic.memory.values import (
 from gpucluster.slurm import hostlist
 
 HOUR_S = 3600.0
+UNDONE = 256  # ends of orders that are remembered
+NEVER = Stamp(epoch=-1)  # of a target without an order: older than orders of journals without stamps
 _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
 
 
 @folds(OrderGiven)
 def _order_given(draft: Draft, at: float, event: OrderGiven) -> None:
+    if event.verb is Verb.ORDERS_CONFIRM:
+        draft.unrestored_since = None
+        return
+    stamp = draft.next_stamp()
     if event.verb in _UNDONE_BY:
-        draft.orders.pop(event.target, None)
+        _end_order(draft, event.target, stamp)
         if event.verb is Verb.POOL_RESUME:
             _reset(draft, event.target)
         return
+    draft.undone.pop(event.target, None)
     draft.orders[event.target] = OperatorOrder(
-        verb=event.verb, at=at, by=event.by, words=event.words, until=event.until, now=event.now
+        verb=event.verb,
+        at=at,
+        by=event.by,
+        words=event.words,
+        until=event.until,
+        now=event.now,
+        stamp=stamp,
     )
 
 
@@ -44,7 +60,24 @@ def _order_given(draft: Draft, at: float, event: OrderGiven) -> None:
 def _order_completed(draft: Draft, at: float, event: OrderCompleted) -> None:
     order = draft.orders.get(event.target)
     if order is not None and order.verb is event.verb:
-        del draft.orders[event.target]
+        _end_order(draft, event.target, draft.next_stamp())
+
+
+@folds(IntentRestored)
+def _intent_restored(draft: Draft, at: float, event: IntentRestored) -> None:
+    """Take over what is newer. The spend is never less than that of the copy."""
+    draft.unrestored_since = None
+    for copied in event.orders:
+        order = draft.orders.get(copied.target)
+        known = draft.undone.get(copied.target, NEVER) if order is None else order.stamp
+        if copied.stamp > known:
+            _restore(draft, copied)
+    if (event.budget_stamp, event.budget) > (draft.budget_stamp, draft.budget):
+        draft.budget, draft.budget_stamp = event.budget, event.budget_stamp
+    for month, amount in event.spent.items():
+        draft.spent[month] = max(draft.spent.get(month, 0), amount)
+    newest = max((one.stamp.sequence for one in event.orders), default=0)
+    draft.sequence = max(draft.sequence, newest, event.budget_stamp.sequence)
 
 
 @folds(BreakerTripped)
@@ -61,7 +94,7 @@ def _breaker_reset(draft: Draft, at: float, event: BreakerReset) -> None:
 
 @folds(BudgetCrossed)
 def _budget_crossed(draft: Draft, at: float, event: BudgetCrossed) -> None:
-    draft.budget = f"{event.month}/{event.line}"
+    draft.budget, draft.budget_stamp = f"{event.month}/{event.line}", draft.next_stamp()
 
 
 @folds(ReplacementBegan)
@@ -121,6 +154,30 @@ def _slots_forgotten(draft: Draft, at: float, event: SlotsForgotten) -> None:
             draft.lingers,
         ):
             by_slot.pop(slot, None)
+
+
+def _restore(draft: Draft, copied: CopiedOrder) -> None:
+    if copied.verb is None:
+        _end_order(draft, copied.target, copied.stamp)
+        return
+    draft.undone.pop(copied.target, None)
+    draft.orders[copied.target] = OperatorOrder(
+        verb=copied.verb,
+        at=copied.at,
+        by=copied.by,
+        words=copied.words,
+        until=copied.until,
+        now=copied.now,
+        stamp=copied.stamp,
+    )
+
+
+def _end_order(draft: Draft, target: str, stamp: Stamp) -> None:
+    """Remove the order, and keep its end: an older copy has the order still. Only the newest ends are kept."""
+    draft.orders.pop(target, None)
+    draft.undone[target] = stamp
+    if len(draft.undone) > UNDONE:
+        del draft.undone[min(draft.undone, key=lambda one: (draft.undone[one], one))]
 
 
 def _slots(names: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpucluster.elastic.events import InterruptionKind, LaunchRequest, Verb, offer_key
+from gpucluster.elastic.events import InterruptionKind, LaunchRequest, Stamp, Verb, offer_key
 from gpucluster.plan.model import Market
 
 
@@ -135,6 +135,7 @@ class OperatorOrder:
     words: str = ""
     until: float | None = None
     now: bool = False
+    stamp: Stamp = field(default_factory=Stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +195,9 @@ class Memory:
     """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
+    unrestored_since: float | None = None  # the journal is new, and its orders and spend are not restored
+    lease: int = 0  # epoch of the lease of the last daemon
+    sequence: int = 0  # number of the changes of orders and of the budget's state
     requests: int = 0  # number of launches so far
     paced_until: float = 0.0
     incarnations: Mapping[str, Incarnation] = field(default_factory=dict[str, Incarnation])
@@ -211,6 +215,7 @@ class Memory:
     orders: Mapping[str, OperatorOrder] = field(
         default_factory=dict[str, OperatorOrder]
     )  # pool or slot -> order
+    undone: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])  # pool or slot whose order is over
     boots: Mapping[str, int] = field(default_factory=dict[str, int])  # pool -> failed boots in a row
     breakers: Mapping[str, OpenBreaker] = field(
         default_factory=dict[str, OpenBreaker]
@@ -227,6 +232,7 @@ class Memory:
     )  # pool -> times of an hour at which the replacement of an unhealthy node began
     spent: Mapping[str, int] = field(default_factory=dict[str, int])  # month -> micro-USD of ended instances
     budget: str = ""  # the last budget line that was crossed, `2026-11/warn`
+    budget_stamp: Stamp = field(default_factory=Stamp)
     unknown: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
     )  # slot -> states without a row

@@ -58,7 +58,10 @@ def permitted(world: World, shown: Screen) -> Screen:
     if not shown.known or not world.lost:
         return shown
     kept = (line for line in shown.lines if line.needs is None or world.may(line.needs))
-    lost = (Line(part=Part.STATE, words=words) for words in losses.sentences(world.lost, world.now))
+    lost = (
+        Line(part=Part.STATE, words=words)
+        for words in losses.sentences(world.lost, world.now, world.plan.name)
+    )
     return screen(shown.subject, shown.cause, shown.headline, (*lost, *kept), shown.actions)
 
 

@@ -38,7 +38,7 @@ def starting_cause(world: World, job: SlurmJob, *, daemon: bool = True) -> Cause
         return Cause.BOOTING
     if not daemon:
         return Cause.NO_DAEMON
-    if world.observation.halted and not any(incarnation.request for incarnation in lacking):
+    if world.halted and not any(incarnation.request for incarnation in lacking):
         return Cause.HALTED
     if any(incarnation.request for incarnation in lacking):
         launches = _launches(world, lacking)
@@ -55,7 +55,7 @@ def starting(case: Case) -> Screen:
         Cause.BOOTING: f"starts: {up} of {len(job.nodes)} nodes are up, {len(waiting)} boot",
         Cause.LAUNCHING: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and {_launch_words(case)}",
         Cause.NO_DAEMON: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {IDLE}",
-        Cause.HALTED: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {world.observation.halted}",
+        Cause.HALTED: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and nothing is launched: {world.halted}",
         Cause.RATE_LIMITED: f"starts: Slurm gave it {hostlist.fold(job.nodes)}, and the launch waits for the cloud's API rate limit",
     }
     comment = our_words(job.admin_comment)

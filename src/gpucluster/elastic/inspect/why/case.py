@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpucluster.elastic import ledger
-from gpucluster.elastic.abilities import Ability
+from gpucluster.elastic.abilities import CONFIRM, UNRESTORED, Ability
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.offers import Headroom, Offer, refusal_of
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World
@@ -58,6 +58,10 @@ def halted_lines(case: Case) -> Iterator[Line]:
         part=Part.NEXT,
         words="the daemon launches no instance until launches are permitted again; running nodes and jobs continue",
     )
+    if world.halted == UNRESTORED:
+        step = CONFIRM.format(cluster=world.plan.name)
+        yield Line(part=Part.REMEDY, words=f"{step}, then pause pools and keep nodes anew")
+        return
     if not world.observation.halted.startswith(UNREAD):
         yield Line(
             part=Part.REMEDY,

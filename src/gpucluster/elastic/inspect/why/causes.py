@@ -215,7 +215,7 @@ def shut_by(world: World, headroom: Headroom, offers: Offers, pool: Pool) -> Cau
     standing = [offer for offer in here if closed(memory, offer, world.now)]
     sources = {source_key(offer.pool, offer.source.position) for offer in standing}
     rows = (
-        (bool(world.observation.halted), Cause.HALTED),
+        (bool(world.halted), Cause.HALTED),
         (_stopped(world, pool) is not None, _stopped(world, pool) or Cause.BUDGET),
         (not headroom.of_pool(pool.name), Cause.MAX),
         (bool(here) and len(standing) == len(here) and bool(sources & memory.refusals.keys()), Cause.QUOTA),

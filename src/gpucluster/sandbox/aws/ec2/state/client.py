@@ -24,6 +24,7 @@ from gpucluster.cloud.port import (
     Reservation,
     Scaling,
     Stamped,
+    StampedBody,
     malformed,
 )
 from gpucluster.plan import names
@@ -192,6 +193,39 @@ class ModelCloud:
         cidr = f"10.{64 + len(self._places)}.0.0/16"
         place = self._places[subnet_id] = SubnetRef(id=subnet_id, zone=zone, cidr=cidr)
         return place
+
+
+class ModelObject:
+    """The ObjectPort in memory; `readable = False` makes all of it fail as a bucket can."""
+
+    def __init__(self, body: bytes | None = None) -> None:
+        self.body, self.readable, self.writes = body, True, 0
+        self._version = 0
+
+    def read(self) -> StampedBody:
+        """See ObjectPort."""
+        self._admit()
+        return StampedBody(body=self.body, etag=self._etag)
+
+    def write(self, body: bytes, etag: str | None) -> str | None:
+        """See ObjectPort."""
+        self._admit()
+        if etag != self._etag:
+            return None
+        self.put(body)
+        return self._etag
+
+    def put(self, body: bytes) -> None:
+        """Replace the object, as another writer does."""
+        self.body, self._version, self.writes = body, self._version + 1, self.writes + 1
+
+    @property
+    def _etag(self) -> str | None:
+        return None if self.body is None else f'"{self._version}"'
+
+    def _admit(self) -> None:
+        if not self.readable:
+            raise CloudError(Fault.LOST, "SlowDown", "the bucket does not answer, as the scenario asked")
 
 
 class ModelControl:

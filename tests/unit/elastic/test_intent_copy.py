@@ -1,0 +1,199 @@
+"""Orders and money outlive the journal: over the models, with a lost journal, a lost bucket, and both."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.builders import a_plan
+from support.fleet import Fleet
+
+from gpucluster.cloud.bundle_status import Published
+from gpucluster.elastic import intent, spool
+from gpucluster.elastic.events import Verb
+from gpucluster.elastic.inspect import losses
+from gpucluster.elastic.inspect.overview import overview, text
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.inspect.why import Cause, why
+from gpucluster.elastic.intent_copy import AGAIN_S, SPEND_S
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    plan = a_plan()
+    pools = tuple(
+        replace(pool, templates=tuple(replace(one, price=3_600_000) for one in pool.templates))
+        for pool in plan.pools
+    )
+    return Fleet(replace(plan, pools=pools), tmp_path)
+
+
+def order(f: Fleet, verb: Verb, target: str = "h200") -> None:
+    given = spool.SpooledOrder(
+        kind=spool.ORDER, verb=verb, target=target, by="ada", words="", until=None, now=False, time=f.now
+    )
+    spool.put(f.folder / "spool", given, f"{int(f.now)}.{verb.value}.{spool.ORDER}")
+    f.look()
+
+
+def lose_journal(f: Fleet) -> None:
+    f.journal.close()
+    for path in f.folder.glob("journal.sqlite*"):
+        path.unlink()
+    f.start()
+
+
+def seen(f: Fleet) -> ClusterSnapshot:
+    memory, status = f.journal.memory, f.reconciler.status
+    return ClusterSnapshot(
+        plan=f.plan,
+        bindings=f.bindings,
+        observation=f.reconciler.observation,
+        memory=memory,
+        now=f.now,
+        copy=status.copy,
+    )
+
+
+def shown(f: Fleet) -> str:
+    return text(overview(seen(f), "1", Published(bundle="1", ready=True)), f.now)
+
+
+def test_pause_outlives_the_journal(f: Fleet) -> None:
+    """The printed remedy dropped each pause: a job ran on a paused pool within seconds."""
+    order(f, Verb.POOL_PAUSE)
+    lose_journal(f)
+    job = f.slurm.submit(1)
+    f.run(300)
+    assert job.state == "PENDING"
+    assert not f.living()
+    order(f, Verb.POOL_RESUME)
+    f.until(lambda: job.state == "RUNNING", 300)
+
+
+def test_spend_outlives_the_journal(f: Fleet) -> None:
+    job = f.slurm.submit(1, lasts=1500)
+    f.until(lambda: job.state == "RUNNING")
+    f.run(SPEND_S * 2)
+    copied = intent.decode(f.orders.body or b"").spent
+    (month,) = copied
+    assert copied[month] > 0
+    lose_journal(f)
+    f.run(60)
+    assert intent.intent_of(f.journal.memory, f.now).spent[month] >= copied[month]
+
+
+def test_journal_and_copy_lost_launch_nothing_until_an_operator_confirms(f: Fleet) -> None:
+    """With both lost the daemon began as if nobody had ever ordered anything."""
+    order(f, Verb.POOL_PAUSE)
+    f.orders.body = None
+    lose_journal(f)
+    job = f.slurm.submit(1)
+    f.run(300)
+    assert not f.living()
+    assert f.orders.body is None, "an empty copy would look as if nothing was lost"
+    screen = why(seen(f), str(job.id))
+    assert screen.cause is Cause.HALTED
+    assert "gpucluster pool confirm" in str(screen)
+    told = shown(f)
+    assert "pauses and drains of pools" in told
+    assert "there is no copy" in told
+    f.restart()
+    f.run(60)
+    assert not f.living(), "a restart confirms nothing"
+    order(f, Verb.ORDERS_CONFIRM, "all")
+    f.until(lambda: job.state == "RUNNING", 300)
+    assert f.orders.body is not None
+    assert "pauses and drains" not in shown(f)
+
+
+@pytest.mark.parametrize(
+    "break_it", [lambda f: setattr(f.orders, "readable", False), lambda f: f.orders.put(b"{")]
+)
+def test_copy_that_cannot_be_read_is_no_empty_copy(f: Fleet, break_it: Callable[[Fleet], None]) -> None:
+    order(f, Verb.POOL_PAUSE)
+    good = f.orders.body
+    break_it(f)
+    lose_journal(f)
+    f.slurm.submit(1)
+    f.run(300)
+    assert not f.living()
+    assert "it cannot be read" in shown(f)
+    if f.orders.readable:
+        return
+    f.orders.readable = True
+    assert f.orders.body == good
+    f.run(AGAIN_S * 3)
+    assert f.journal.memory.unrestored_since is None
+    assert f.journal.memory.orders.keys() == {"h200"}
+
+
+def test_broken_copy_is_put_right_by_a_daemon_with_a_journal(f: Fleet) -> None:
+    order(f, Verb.POOL_PAUSE)
+    f.orders.put(b"{")
+    f.restart()
+    f.run(60)
+    assert intent.decode(f.orders.body or b"").orders[0].verb is Verb.POOL_PAUSE
+
+
+def test_status_says_not_copied_yet_until_it_is(f: Fleet) -> None:
+    assert "not copied" not in shown(f)
+    f.orders.readable = False
+    order(f, Verb.POOL_PAUSE)
+    f.run(60)
+    assert f.journal.memory.orders
+    assert "not copied yet" in shown(f)
+    assert "SlowDown" in shown(f)
+    f.orders.readable = True
+    f.run(60)
+    assert "not copied" not in shown(f)
+
+
+def test_unreadable_bucket_delays_no_launch(f: Fleet) -> None:
+    f.orders.readable = False
+    job = f.slurm.submit(1)
+    f.until(lambda: job.state == "RUNNING", 200)
+
+
+def test_copy_of_another_daemon_is_merged_and_not_overwritten(f: Fleet) -> None:
+    """Two writers: the version that was read is named, so neither loses the other's order."""
+    order(f, Verb.POOL_PAUSE)
+    copy = intent.decode(f.orders.body or b"")
+    newer = replace(copy.orders[0], verb=None, stamp=replace(copy.orders[0].stamp, epoch=99))
+    f.orders.put(intent.encode(replace(copy, orders=(newer,))))
+    order(f, Verb.NODE_KEEP, "h200-2a-1")
+    f.run(60)
+    assert f.journal.memory.orders.keys() == {"h200-2a-1"}
+    assert {o.target: o.verb for o in intent.decode(f.orders.body or b"").orders} == {
+        "h200": None,
+        "h200-2a-1": Verb.NODE_KEEP,
+    }
+
+
+def test_spend_alone_is_copied_at_most_each_ten_minutes(f: Fleet) -> None:
+    job = f.slurm.submit(1, lasts=7000)
+    f.until(lambda: job.state == "RUNNING")
+    before = f.orders.writes
+    f.run(SPEND_S * 6)
+    assert 4 <= f.orders.writes - before <= 7
+
+
+def test_daemon_without_the_lease_does_not_write(f: Fleet) -> None:
+    class Lost:
+        def held(self) -> bool:
+            return False
+
+        def mine(self, control: object) -> bool:
+            return False
+
+    f.copy._lease = Lost()
+    before = f.orders.writes
+    order(f, Verb.POOL_PAUSE)
+    f.run(60)
+    assert f.orders.writes == before
+
+
+def test_first_daemon_of_a_cluster_needs_no_confirmation(tmp_path: Path) -> None:
+    fleet = Fleet(a_plan(), tmp_path)
+    assert fleet.journal.memory.unrestored_since is None
+    assert not list(losses.sentences({}, fleet.now))
