@@ -103,6 +103,18 @@ def _encryption(given: dict[str, Value]) -> dict[str, Value]:
     return {"bucketEncryption": {"serverSideEncryptionConfiguration": rules}}
 
 
+def _lifecycle(given: dict[str, Value]) -> dict[str, Value]:
+    """CloudFormation has the prefix beside the rule, not in a filter."""
+    rules = [
+        {
+            "prefix" if key == "filter" else key: value["prefix"] if key == "filter" else value
+            for key, value in rule.items()
+        }
+        for rule in given["rules"]
+    ]
+    return {"bucketName": given["bucket"], "lifecycleConfiguration": {"rules": rules}}
+
+
 def _cluster(given: dict[str, Value]) -> dict[str, Value]:
     fields = dict(given)
     types = [{"type": one} for one in fields.pop("enabledClusterLogTypes")]
@@ -238,6 +250,9 @@ ROWS: Mapping[str, Row] = {
     ),
     "aws:s3/bucket:Bucket": Row(
         type="AWS::S3::Bucket", names={"bucket": "BucketName"}, left_out={"forceDestroy": _ONLY_PULUMI}
+    ),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": Row(
+        type="AWS::S3::Bucket", shape=_lifecycle
     ),
     "aws:s3/bucketPolicy:BucketPolicy": Row(
         type="AWS::S3::BucketPolicy", names={"policy": "PolicyDocument"}, shape=_parsed("policy")

@@ -5,7 +5,7 @@ import pulumi_aws as aws
 from pulumi import Alias, Output, ResourceOptions
 
 from gpucluster.aws.encryption import Key
-from gpucluster.plan.store_policies import only_tls
+from gpucluster.plan.store_policies import EXPIRING, OLD_VERSION_DAYS, only_tls
 
 FORMER_TYPE = "gpucluster:aws:Storage"  # once bucket and secret were in one component
 
@@ -37,8 +37,14 @@ class Bucket(pulumi.ComponentResource):
             restrict_public_buckets=True,
             opts=self._child,
         )
-        aws.s3.BucketVersioning(
+        versioning = aws.s3.BucketVersioning(
             cluster, bucket=bucket.bucket, versioning_configuration={"status": "Enabled"}, opts=self._child
+        )
+        aws.s3.BucketLifecycleConfiguration(
+            cluster,
+            bucket=bucket.bucket,
+            rules=[_expiry(name, key) for name, key in EXPIRING.items()],
+            opts=ResourceOptions.merge(self._child, ResourceOptions(depends_on=[versioning])),
         )
         aws.s3.BucketServerSideEncryptionConfiguration(
             cluster,
@@ -49,6 +55,16 @@ class Bucket(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             cluster, bucket=bucket.bucket, policy=bucket.arn.apply(only_tls), opts=self._child
         )
+
+
+def _expiry(name: str, key: str) -> aws.s3.BucketLifecycleConfigurationRuleArgsDict:
+    """Return the rule that deletes old versions of one object. The newest version stays."""
+    return {
+        "id": f"old-versions-of-{name}",
+        "status": "Enabled",
+        "filter": {"prefix": key},
+        "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSION_DAYS},
+    }
 
 
 def _encryption(key: Key) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgsDict:

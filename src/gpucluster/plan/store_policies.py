@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpucluster.plan.names import CONTROL_KEY, ORDERS_KEY, STATUS_KEY
+
 Statement = dict[str, Any]
 
 # The rights of a client of EFS: to mount, to write, and to be root there (T47)
@@ -39,6 +41,11 @@ PATTERNS: Mapping[str, Mapping[str, Any]] = {
         "detail": {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
     },
 }
+
+
+# The daemon and the agent write these objects again and again, and the bucket keeps every version.
+EXPIRING: Mapping[str, str] = {"control": CONTROL_KEY, "orders": ORDERS_KEY, "status": STATUS_KEY}
+OLD_VERSION_DAYS = 30
 
 
 def only_tls(bucket_arn: str) -> str:

@@ -8,6 +8,7 @@ from support.planned import names_of, one, word
 from gpucluster.aws.lustre import PATIENCE
 from gpucluster.engine.offline import planner
 from gpucluster.engine.offline.model import Planned
+from gpucluster.plan import names
 from gpucluster.plan.model import Mount, SiteEfs, SiteLustre
 
 PROGRAM = "gpucluster.aws.program:declare"
@@ -30,6 +31,20 @@ def test_resources_with_data_and_the_network_of_lustre_are_protected(planned: Pl
         "Subnet burst-us-east-2a",
         "Vpc burst",
     }
+
+
+def test_old_versions_of_what_is_written_all_the_time_expire(planned: Planned) -> None:
+    """The control object is written each few seconds, and no version of it ever expired."""
+    lifecycle = one(planned, "BucketLifecycleConfiguration burst")
+    rules = lifecycle.properties["rules"]
+    assert {rule["filter"]["prefix"] for rule in rules} == {
+        names.CONTROL_KEY,
+        names.ORDERS_KEY,
+        names.STATUS_KEY,
+    }
+    assert {rule["noncurrentVersionExpiration"]["noncurrentDays"] for rule in rules} == {30}
+    assert all(rule.keys() == {"id", "status", "filter", "noncurrentVersionExpiration"} for rule in rules)
+    assert "BucketVersioning burst" in names_of(lifecycle.dependencies)
 
 
 def test_no_resource_is_retained_on_delete(planned: Planned) -> None:

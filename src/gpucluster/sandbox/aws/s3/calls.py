@@ -27,6 +27,7 @@ _RIGHT_OF: Mapping[str, str] = {
     "DeleteBucketPublicAccessBlock": "PutBucketPublicAccessBlock",
     "DeleteBucketTagging": "PutBucketTagging",
     "DeleteEncryptionConfiguration": "PutEncryptionConfiguration",
+    "DeleteLifecycleConfiguration": "PutLifecycleConfiguration",
 }
 
 

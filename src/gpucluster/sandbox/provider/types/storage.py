@@ -20,7 +20,7 @@ from gpucluster.sandbox.provider.schema import (
     replaces,
     updates,
 )
-from gpucluster.sandbox.provider.shapes import DOCUMENT, FLAG, TEXT, Field, Many, Record
+from gpucluster.sandbox.provider.shapes import DOCUMENT, FLAG, NUMBER, TEXT, Field, Many, Record
 
 Seen = Mapping[str, Value] | None
 
@@ -130,6 +130,40 @@ BUCKET_VERSIONING = ResourceType(
     read=_read_versioning,
     update=lambda call, _: nothing(_put_versioning(call)),
     delete=_suspend_versioning,
+)
+
+_EXPIRY = Record(
+    {
+        "id": Field("ID", TEXT),
+        "status": Field("Status", TEXT),
+        "filter": Field("Filter", Record({"prefix": Field("Prefix", TEXT)})),
+        "noncurrentVersionExpiration": Field(
+            "NoncurrentVersionExpiration", Record({"noncurrentDays": Field("NoncurrentDays", NUMBER)})
+        ),
+    }
+)
+
+
+def _put_lifecycle(call: Call) -> str:
+    rules = {"Rules": call.api("rules")["Rules"]}
+    call.cloud.s3.put_bucket_lifecycle_configuration(
+        Bucket=call.inputs["bucket"], LifecycleConfiguration=rules
+    )
+    return call.inputs["bucket"]
+
+
+def _read_lifecycle(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = cloud.s3.get_bucket_lifecycle_configuration(Bucket=identifier)
+    return {"Bucket": identifier, "Rules": seen["Rules"]}
+
+
+BUCKET_LIFECYCLE = ResourceType(
+    name="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    properties={"bucket": replaces("Bucket"), "rules": updates("Rules", Many(_EXPIRY))},
+    create=_put_lifecycle,
+    read=_read_lifecycle,
+    update=lambda call, _: nothing(_put_lifecycle(call)),
+    delete=lambda call: call.cloud.s3.delete_bucket_lifecycle(Bucket=call.id),
 )
 
 _ENCRYPTION = Record(
@@ -274,6 +308,7 @@ BUCKET_OBJECT = ResourceType(
 ROWS = (
     BUCKET,
     BUCKET_VERSIONING,
+    BUCKET_LIFECYCLE,
     BUCKET_ENCRYPTION,
     PUBLIC_ACCESS_BLOCK,
     BUCKET_POLICY,
