@@ -214,13 +214,12 @@ class Daemon:
         lease = self._options.lease
         epoch = lease.epoch if isinstance(lease, Lease) else None
         shared = plan.head.standby is not None
-        # The first lease of a cluster has epoch 1: before it there was no journal that could be lost.
         self._journal = Journal.open(
             paths.journal,
             time.time(),
             epoch,
             shared=shared,
-            first=epoch is None or epoch <= 1,
+            first=not isinstance(lease, Lease) or lease.first,
             each_page=self._notifier.tick,
         )
         self._registration = registration.RegistrationService(

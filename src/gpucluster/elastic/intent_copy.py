@@ -4,6 +4,7 @@ The journal has each change first. The copy is written after it, in another thre
 start the daemon reads the copy before its first pass: a journal of yesterday may lack the pause of today.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,11 +15,13 @@ from gpucluster.elastic.executors import Executor
 from gpucluster.elastic.intent import Intent
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lease import LeaseCheck
+from gpucluster.elastic.log_lines import describe
 from gpucluster.elastic.status_endpoint import CopyState
 
 SPEND_S = 600.0  # between two copies of the spend alone; an order is copied at once
 AGAIN_S = 10.0  # after a call that failed
 NO_COPY = "there is no copy"
+log = logging.getLogger("gpucluster.elastic")
 
 
 class IntentCopy:
@@ -116,6 +119,7 @@ class IntentCopy:
         news = intent.restored(self._journal.memory, copied, now)
         if news is not None:
             self._journal.append((Entry(at=now, event=news),))
+            log.info("%s", describe(news))
         self._copied, self._copied_at = copied, now
         self._show(replace(self._state, error=""))
 

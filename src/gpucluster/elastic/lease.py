@@ -90,6 +90,7 @@ class Lease:
         self._over = threading.Event()
         self._mine = Control()  # our last write
         self.epoch = 0
+        self.first = False  # no daemon of this cluster has acted before
 
     @property
     def me(self) -> str:
@@ -130,7 +131,7 @@ class Lease:
         mine = replace(seen.control, scaling=scaling, holder=self._me, epoch=epoch, beat=0)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
-        self.epoch = epoch
+        self.epoch, self.first = epoch, _has_not_acted(seen.control)
         return ""
 
     def renew(self) -> None:
@@ -221,6 +222,11 @@ class Lease:
         self._seen = Stamped(control=control, etag=written)
         self._until = sent + self._ttl_s - self._margin_s
         return True
+
+
+def _has_not_acted(control: Control) -> bool:
+    """Return whether no daemon has acted: there was none, or the first one ended before its first renewal."""
+    return control.epoch == 0 or (control.epoch == 1 and control.beat == 0)
 
 
 def _nobody(seen: Stamped) -> str:

@@ -62,6 +62,26 @@ def test_first_daemon_of_a_new_cluster_does_not_wait() -> None:
     assert (desk.control.control.holder, desk.control.control.epoch) == ("one", 1)
 
 
+def test_a_daemon_is_the_first_until_one_has_renewed() -> None:
+    """A first daemon that ended before it opened its journal must not look like one whose journal is lost."""
+    desk = Desk()
+    one, two, three = desk.lease("one"), desk.lease("two"), desk.lease("three")
+    assert one.watch() == ""
+    desk.gone.add("one")
+    assert two.watch() == ""
+    two.renew()
+    desk.gone.add("two")
+    assert three.watch() == ""
+    assert (one.first, two.first, three.first) == (True, True, False)
+    renewed = Desk()
+    four, five = renewed.lease("four"), renewed.lease("five")
+    assert four.watch() == ""
+    four.renew()
+    renewed.gone.add("four")
+    assert five.watch() == ""
+    assert not five.first
+
+
 def test_holder_may_act_until_its_time_is_over() -> None:
     desk = Desk()
     one, _ = desk.both()

@@ -135,7 +135,11 @@ def _controller(snapshot: ClusterSnapshot) -> Iterator[Row]:
 
 def _bounds(snapshot: ClusterSnapshot) -> Iterator[Row]:
     memory = snapshot.memory
-    yield "halted", (), float(bool(snapshot.observation.halted))
+    yield (
+        "halted",
+        (),
+        float(bool(snapshot.observation.halted) or snapshot.memory.unrestored_since is not None),
+    )
     yield "unknown_states", (), float(len(memory.unknown))
     yield "jobs_stalled", (), float(len(memory.stalled))
     for key, refusal in sorted(memory.refusals.items()):
