@@ -314,6 +314,14 @@ def write_orders(world: World, role: str) -> object:
     return _orders(world, role).write(b"{}", None)
 
 
+def read_own(world: World, role: str) -> object:
+    return read_control(world, role), read_orders(world, role)
+
+
+def write_own(world: World, role: str) -> object:
+    return write_control(world, role), write_orders(world, role)
+
+
 def _orders(world: World, role: str) -> BucketObject:
     return BucketObject("us-east-1", BUCKET, names.ORDERS_KEY, lambda: world.client("s3", role))
 
@@ -445,14 +453,12 @@ RIGHTS: Mapping[tuple[str, str], Right] = {
     ("Notices", "sqs:ReceiveMessage"): Right("receive notices of interruption, rebalance and maintenance", hear),
     ("Notices", "sqs:DeleteMessage"): Right("delete a received notice", forget),
     ("Bundle", "s3:GetObject"): Right("fetch the configuration at boot and when it changes", take_the_bundle),
-    ("Objects", "s3:GetObject"): Right("read before each action which daemon may act, and whether to scale", read_control),
-    ("Objects", "s3:PutObject"): Right("the active head writes its name and its status", write_control),
-    ("OldControl", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged", read_old_control),
-    ("Versions", "s3:ListBucketVersions"): Right("find that version; of no other object", read_old_control),
-    ("Orders", "s3:GetObject"): Right("a daemon without its journal reads the operators' orders and the month's spend", read_orders),
-    ("Orders", "s3:PutObject"): Right("the active daemon copies the operators' orders and the month's spend", write_orders),
+    ("Objects", "s3:GetObject"): Right("read before each action which daemon may act, and whether to scale; without a journal, the orders and the spend", read_own),
+    ("Objects", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged", read_old_control),
+    ("Objects", "s3:PutObject"): Right("the active head writes its name, its status, and the copy of orders and spend", write_own),
     ("CommandOutput", "s3:PutObject"): Right("the SSM agent writes the output of a command of the operator, who reads and deletes it", write_output),
-    ("Missing", "s3:ListBucket"): Right("a missing control object answers 404, not 403", begin_without_control),
+    ("Lists", "s3:ListBucket"): Right("a missing control object answers 404, not 403", begin_without_control),
+    ("Lists", "s3:ListBucketVersions"): Right("find the last readable version of a damaged control object; it shows names only", read_old_control),
     ("Key", "secretsmanager:GetSecretValue"): Right("read the munge key at boot", take_the_key),
     ("Key", "secretsmanager:PutSecretValue"): Right("the first head creates the munge key", offer_the_key),
     ("BootScripts", "s3:GetObject"): Right("fetch the boot scripts of the site; the agent checks their hashes", _in_s3("site", "get_object")),

@@ -253,6 +253,7 @@ class Daemon:
             clock=time.time,
             publish=self._reconciler.show_copy,
         )
+        self._notifier.tick()  # one attempt of S3 is below the watchdog's limit (notifier.WATCHDOG_S)
         copy.start()
         return copy
 

@@ -131,7 +131,7 @@ class Lease:
         mine = replace(seen.control, scaling=scaling, holder=self._me, epoch=epoch, beat=0)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
-        self.epoch, self.first = epoch, _has_not_acted(seen.control)
+        self.epoch, self.first = epoch, not seen.malformed and _has_not_acted(seen.control)
         return ""
 
     def renew(self) -> None:

@@ -302,19 +302,13 @@ def _notices(scope: HeadScope) -> Statement:
 
 
 def _objects(scope: HeadScope) -> list[Statement]:
-    own = (f"{scope.bucket}/{CONTROL_KEY}", f"{scope.bucket}/{STATUS_KEY}")
+    """The statements are few: the size of a role's boundary is limited (T37)."""
+    own = (f"{scope.bucket}/{key}" for key in (CONTROL_KEY, ORDERS_KEY, STATUS_KEY))
     return [
         allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
-        allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
-        allow("OldControl", ["s3:GetObjectVersion"], f"{scope.bucket}/{CONTROL_KEY}"),
-        allow(
-            "Versions",
-            ["s3:ListBucketVersions"],
-            scope.bucket,
-            when={"StringEquals": {"s3:prefix": [CONTROL_KEY]}},
-        ),
-        allow("Orders", ["s3:GetObject", "s3:PutObject"], f"{scope.bucket}/{ORDERS_KEY}"),
-        allow("Missing", ["s3:ListBucket"], scope.bucket),  # without it a missing object answers 403, not 404
+        allow("Objects", ["s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"], *own),
+        # without ListBucket a missing object answers 403, not 404
+        allow("Lists", ["s3:ListBucket", "s3:ListBucketVersions"], scope.bucket),
     ]
 
 

@@ -183,6 +183,9 @@ def test_daemon_without_the_lease_does_not_write(f: Fleet) -> None:
         def held(self) -> bool:
             return False
 
+        def cut_off(self) -> bool:
+            return False
+
         def mine(self, control: object) -> bool:
             return False
 

@@ -165,7 +165,11 @@ def pools(world: World) -> tuple[PoolOverview, ...]:
 
 def text(shown: Overview, now: float) -> str:
     """Format for a terminal: a headline, and one line for each part that has something to say."""
-    rows = [row for part in (_lines_of_bundle, _lines_of_nodes, _lines_of_jobs) for row in part(shown, now)]
+    rows = [
+        row
+        for part in (_lines_of_bundle, _lines_of_daemon, _lines_of_nodes, _lines_of_jobs)
+        for row in part(shown, now)
+    ]
     lines: list[str] = []
     for n, (name, words) in enumerate(rows):
         lines.append(f"  {name if n == 0 or rows[n - 1][0] != name else '':9} {words}")
@@ -252,7 +256,7 @@ def _headline(shown: Overview) -> str:
     return f"{mine} is applied, {wanted} is published"
 
 
-def _lines_of_bundle(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
+def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
     published = shown.published
     if published.refused:
         yield "bundle", f"{published.bundle[:SHORT]} is refused: {published.refused}"
@@ -262,6 +266,9 @@ def _lines_of_bundle(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         yield "head", published.detail
     if published.bundle and published.unread:
         yield "head", published.unread
+
+
+def _lines_of_daemon(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
     if shown.daemon_state:
         yield "head", shown.daemon_state
     for words in shown.lost:
