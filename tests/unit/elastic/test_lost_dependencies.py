@@ -28,6 +28,7 @@ from gpucluster.elastic.model import (
     Comment,
     DeleteMessages,
     Drain,
+    LaunchGang,
     RecordEvents,
     Requeue,
     Signal,
@@ -213,20 +214,29 @@ def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
     world_of: Callable[[], ClusterSnapshot],
 ) -> None:
     """`why`, `status` and the dry run promised launches, terminations and power-downs that this daemon could not do."""
-    lost = {dependency: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}
-    seen = world_of()
-    cloud = None if dependency is Dependency.EC2 else seen.observation.cloud
-    snapshot = replace(seen, observation=replace(seen.observation, cloud=cloud, lost=lost))
+    snapshot = without(world_of(), dependency)
     world = snapshot.world
     assert world is not None
-    actions = would_do(snapshot)
-    assert {type(a) for a in actions} <= {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
-    (told,) = losses.sentences(lost, snapshot.now)
+    actions, denies = would_do(snapshot), LOSSES[dependency].denied
+    assert not [a for a in actions if isinstance(a, LaunchGang) and not a.repeat]
+    if Ability.UPDATE in denies:
+        assert {type(a) for a in actions} <= {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
+    (told,) = losses.sentences(world.lost, snapshot.now, snapshot.plan.name)
     for subject in (*world.phases, *(str(job.id) for job in world.slurm.jobs)):
         shown = why(snapshot, subject)
         if not shown.known or shown.cause is Cause.FINISHED:
             continue
         assert told in {line.words for line in shown.lines}
-        assert {x.needs for x in shown.lines if x.part is Part.NEXT} <= {None, Ability.EVACUATE}
-        promised = [x.words for x in shown.lines if x.part is Part.NEXT and not x.needs]
+        next_steps = [line for line in shown.lines if line.part is Part.NEXT]
+        assert not {line.needs for line in next_steps} & denies
+        promised = [x.words for x in next_steps if not x.needs and Ability.UPDATE in denies]
         assert not [words for words in promised if PROMISES.search(words)], promised
+
+
+def without(seen: ClusterSnapshot, dependency: Dependency) -> ClusterSnapshot:
+    """The same cluster after the loss of a dependency."""
+    if dependency is Dependency.JOURNAL:
+        return replace(seen, memory=replace(seen.memory, unrestored_since=NOW - 60))
+    lost = {dependency: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}
+    cloud = None if dependency is Dependency.EC2 else seen.observation.cloud
+    return replace(seen, observation=replace(seen.observation, cloud=cloud, lost=lost))
