@@ -131,7 +131,7 @@ TEMPLATE = ("LaunchTemplate", "burst-h200-on-demand-p5en.48xlarge", ("keyName",)
 
 def test_only_drift_is_shown_and_destroy_removes_everything(cluster: Cluster) -> None:
     made = cluster.up()
-    assert dict(made.counts) == {"create": 69}
+    assert dict(made.counts) == {"create": 70}
     assert codec.loads(Bindings, made.outputs["bindings"]) == bindings(cluster)
     assert sorted(made.outputs) == sorted(offline.run("gpucluster.aws.program:declare", cluster.plan).outputs)
     for verb in (cluster.preview, cluster.refresh, cluster.preview):
