@@ -1,6 +1,6 @@
 """The whole program through the real engine and the stand-in provider.
 
-Each test covers a whole scenario, because it creates 69 resources (3 s) and deletes them.
+Each test covers a whole scenario, because it creates 70 resources (3 s) and deletes them.
 """
 
 import json
@@ -156,7 +156,7 @@ def test_only_drift_is_shown_and_destroy_removes_everything(cluster: Cluster) ->
     cluster.up()
     assert found(cluster.preview()) == [], "mended"
     assert bindings(cluster).templates["h200-on-demand-p5en.48xlarge"].version == 3
-    assert dict(cluster.destroy().counts) == {"delete": 69}
+    assert dict(cluster.destroy().counts) == {"delete": 70}
     assert_empty(cluster)
     assert cluster.destroy().changes == (), "the second time there is nothing to do"
 
@@ -346,12 +346,12 @@ def test_user_stack_is_read_and_destroyed(cluster: Cluster, monkeypatch: pytest.
     for name, value in environment(cluster.target).items():
         monkeypatch.setenv(name, value)
     work_dir = cluster.target.work_dir
-    assert len(user.deployed_resources(work_dir, "burst", cluster.target.pulumi)) == 59
+    assert len(user.deployed_resources(work_dir, "burst", cluster.target.pulumi)) == 60
     with pytest.raises(StateError, match="there is no cluster 'nobody'"):
         user.deployed_resources(work_dir, "nobody", cluster.target.pulumi)
     assert user.stack_exists(work_dir, "burst", cluster.target.pulumi)
     assert not user.stack_exists(work_dir, "nobody", cluster.target.pulumi)
-    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 69}
+    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 70}
     assert user.deployed_resources(work_dir, "burst", cluster.target.pulumi) == ()
     assert_empty(cluster)
 
@@ -366,7 +366,7 @@ def test_down_terminates_nodes_first(cluster: Cluster) -> None:
         cloud=lambda _: cloud,
         control=lambda _, bucket: control if bucket == made.outputs["bucket"] else pytest.fail(bucket),
     )
-    assert emptied(place).sentence("burst") == "burst is empty: 2 nodes terminated, 59 resources deleted"
+    assert emptied(place).sentence("burst") == "burst is empty: 2 nodes terminated, 60 resources deleted"
     assert_empty(cluster)
     assert emptied(place).sentence("burst") == "burst is already empty"
 
