@@ -8,7 +8,7 @@ from support.engine_stack import Cluster
 
 from gpucluster.cloud.port import CloudError
 from gpucluster.cloud.queue import SqsNotices
-from gpucluster.elastic.inspect.overview import NO_QUEUE
+from gpucluster.elastic.abilities import NO_QUEUE
 from gpucluster.plan import codec
 from gpucluster.plan.model import Bindings
 

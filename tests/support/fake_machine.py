@@ -365,11 +365,12 @@ def an_answer(
     incarnation: int = 1,
     hosts: tuple[str, ...] = (),
     batch_jobs: tuple[int, ...] = (),
+    ends: bool = False,
 ) -> Reply:
     """The daemon's answer to a node of its own."""
     answer = NodeAnswer(
         node=node, incarnation=incarnation, controller="10.42.0.10:6817", heartbeat_s=2.0, hosts=hosts,
-        batch_jobs=batch_jobs,
+        batch_jobs=batch_jobs, ends=ends,
     )  # fmt: skip
     return Reply(200, codec.dumps(answer).encode())
 

@@ -277,6 +277,9 @@ class Fleet:
             return
         answer = codec.loads(NodeAnswer, reply.body)
         agent.slot, agent.interruption = answer.node, answer.interruption
+        if answer.ends and {"POWERING_DOWN", "POWERED_DOWN"} & self.slurm.nodes[answer.node].flags:
+            self.model.mark_ended(instance.id, self.now)
+            return
         if answer.incarnation > agent.incarnation:
             agent.incarnation, agent.boot_time, agent.up = answer.incarnation, self.now, False
             self._beat(instance, agent)

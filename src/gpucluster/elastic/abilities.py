@@ -1,7 +1,7 @@
 """What a daemon may do now. A lost dependency stops some acts, and the others go on (decision 0003). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 # What only the journal and its copy have.
@@ -9,6 +9,7 @@ ORDERS_LOST = (
     "pauses and drains of pools, orders to keep or replace nodes, the month's spend and the budget's stop"
 )
 CONFIRM = "gpucluster pool confirm -c {cluster}"  # permits launches without them
+NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")  # SQS has both codes
 UNRESTORED = f"{ORDERS_LOST} are lost with the journal, and no operator has confirmed it"
 
 
@@ -19,6 +20,7 @@ class Ability(StrEnum):
     TERMINATE = "terminate"
     UPDATE = "update"  # every update of Slurm but those of the next row
     EVACUATE = "evacuate"  # drain, signal and requeue, because an instance ends
+    END_IDLE = "end-idle"  # power down idle nodes
 
 
 class Dependency(StrEnum):
@@ -27,6 +29,8 @@ class Dependency(StrEnum):
     EC2 = "EC2"
     CONTROL = "the control object"  # in the bucket; it names the daemon that may act
     JOURNAL = "its journal of before, nor the copy of it in the bucket"
+    SLURMCTLD = "slurmctld"
+    QUEUE = "the queue of interruption notices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,27 +48,49 @@ class LossRow:
     denied: frozenset[Ability]
     stops: str
     goes_on: str
-    remedy: str = ""  # the command of an operator, with {cluster}
+    remedies: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # part of the error -> the command of an operator
+
+    def remedy(self, error: str, cluster: str) -> str:
+        """Return the command that helps against this error; empty: none is known."""
+        found = (command for part, command in self.remedies.items() if part in error)
+        return next(found, "").format(cluster=cluster)
 
 
-_ALL_BUT_EVACUATION = frozenset(Ability) - {Ability.EVACUATE}
-_EVACUATION = "jobs run, and a notice still drains, signals and requeues"
+# AWS refuses a signature whose time is wrong: S3's code, and those of other services.
+CLOCK_OFF = ("RequestTimeTooSkewed", "RequestExpired")
+SET_CLOCK = "chronyc makestep; chronyc -n tracking"
+_CLOCK: Mapping[str, str] = dict.fromkeys(CLOCK_OFF, SET_CLOCK)
 LOSSES: Mapping[Dependency, LossRow] = {
     Dependency.EC2: LossRow(
-        denied=_ALL_BUT_EVACUATION,
+        denied=frozenset(Ability) - {Ability.EVACUATE},
         stops="the daemon launches, terminates and powers down nothing",
-        goes_on=_EVACUATION,
+        goes_on="jobs run, and a notice still drains, signals and requeues",
+        remedies=_CLOCK,
     ),
     Dependency.CONTROL: LossRow(
-        denied=_ALL_BUT_EVACUATION,
-        stops="the daemon launches, terminates and powers down nothing",
-        goes_on=_EVACUATION,
+        denied=frozenset(Ability) - {Ability.EVACUATE, Ability.END_IDLE},
+        stops="the daemon launches and terminates nothing",
+        goes_on="jobs run, a notice still drains, signals and requeues, and idle machines end themselves",
+        remedies=_CLOCK,
     ),
     Dependency.JOURNAL: LossRow(
         denied=frozenset({Ability.LAUNCH}),
         stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until an operator confirms it",
         goes_on="jobs run, and idle nodes end",
-        remedy=CONFIRM,
+        remedies={"": CONFIRM},
+    ),
+    Dependency.SLURMCTLD: LossRow(
+        denied=frozenset(Ability),
+        stops="the daemon does nothing",
+        goes_on="jobs run, and a notice waits for slurmctld",
+    ),
+    Dependency.QUEUE: LossRow(
+        denied=frozenset(),
+        stops="notices come only from the nodes' agents",
+        goes_on="the daemon does all else",
+        remedies=dict.fromkeys(NO_QUEUE, "pulumi up --refresh --stack {cluster}"),
     ),
 }
 

@@ -47,7 +47,7 @@ from gpucluster.elastic.launch_calls import Launched
 from gpucluster.elastic.lease import AlwaysHeld, LeaseCheck
 from gpucluster.elastic.log_lines import Lines, describe, event_lines
 from gpucluster.elastic.model import (
-    EVACUATION,
+    WITHOUT_CONTROL,
     Action,
     Block,
     Comment,
@@ -470,8 +470,8 @@ def _delete_messages(notices: NoticePort, handles: Sequence[str]) -> None:
 
 
 def _may(lease: LeaseCheck, action: Action) -> bool:
-    """Return whether this daemon may act so now: as the holder, or because it is cut off and this only evacuates."""
-    return lease.held() or (isinstance(action, EVACUATION) and lease.cut_off())
+    """Return whether this daemon may act so now: as the holder, or because it is cut off and this needs no holder."""
+    return lease.held() or (isinstance(action, WITHOUT_CONTROL) and lease.cut_off())
 
 
 def _error_of(lease: LeaseCheck, action: Action, call: Callable[[], None]) -> GpuclusterError | None:

@@ -184,7 +184,8 @@ def real_ports(bindings: Bindings) -> Ports:
         slurm=Scontrol(),
         control=S3Control(bindings.region, bindings.bucket),
         notices=SqsNotices(bindings.region, bindings.queue) if bindings.queue else None,
-        orders=BucketObject(bindings.region, bindings.bucket, names.ORDERS_KEY),
+        # One attempt: the daemon's start waits for the first read.
+        orders=BucketObject(bindings.region, bindings.bucket, names.ORDERS_KEY, attempts=1),
     )
 
 

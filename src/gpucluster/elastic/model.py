@@ -39,14 +39,6 @@ class ReceivedReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SilentQueue:
-    """The queue of interruption events gives no answer."""
-
-    since: float
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation. A field that is None is unknown now, and no rule uses it. Without `cloud`, `lost` names EC2."""
 
@@ -55,7 +47,6 @@ class Observation:
     reports: Mapping[str, ReceivedReport] = field(default_factory=dict[str, ReceivedReport])  # by instance
     queue_notices: tuple[QueueNotice, ...] = ()  # notices of the queue, each until it is in the journal
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])
-    silent_queue: SilentQueue | None = None  # None: the queue answers, or the cluster has none
     unrestored: str = ""  # why the copy of a lost journal is not read
     halted: str = ""  # why no launch is permitted; empty: launches are permitted
     listening_since: float = 0.0  # when the daemon began to listen: no agent could report before
@@ -198,8 +189,8 @@ class DeleteMessages:
     handles: tuple[str, ...]
 
 
-# What a daemon may do that cannot read the control object (abilities.Ability.EVACUATE), with its records.
-EVACUATION = (RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue)
+# What a daemon may do that cannot read the control object, with its records: LOSSES[Dependency.CONTROL] of `abilities`.
+WITHOUT_CONTROL = (RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue, PowerDown)
 Action = (
     RecordEvents | Block | Undrain | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
     | Drain | Signal | Requeue | SetReservation | DeleteReservation | DeleteMessages

@@ -17,9 +17,10 @@ from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.act import Actor, Clients
 from gpucluster.elastic.decide import decide, next_look
 from gpucluster.elastic.decide.interruptions import severity_of
-from gpucluster.elastic.decide.world import owned
+from gpucluster.elastic.decide.terminations import left_alone
+from gpucluster.elastic.decide.world import World, owned
 from gpucluster.elastic.events import DaemonStarted, Entry
-from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport, SilentQueue
+from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport
 from gpucluster.elastic.registration import RegistrationSnapshot
 from gpucluster.elastic.status_endpoint import CopyState, StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError
@@ -52,6 +53,7 @@ class _Answer:
     slurm: SlurmView | None = None
     cloud: CloudView | None = None
     control: Control | None = None
+    silent: str = ""  # why there is no `slurm`
     unlisted: str = ""  # why there is no `cloud`
     unread: str = ""  # why there is no `control`
     errors: tuple[str, ...] = ()
@@ -137,11 +139,18 @@ class Reconciler:
         self.status = replace(self.status, events=tuple(events.values()))
 
     def note_queue(self, error: str) -> None:
-        """Store that the queue answers, or its error and since when it gives no answer."""
-        old, now = self.status.silent_queue, self._clients.clock()
-        silent = SilentQueue(since=old.since if old else now, error=error) if error else None
-        if silent != old:
-            self.status = replace(self.status, silent_queue=silent)
+        """Note that the queue answers, or its error."""
+        self._note_loss(Dependency.QUEUE, error or None)
+
+    def _note_loss(self, dependency: Dependency, error: str | None, since: float | None = None) -> None:
+        """Note why a dependency cannot be read, and since when: its first failure in a row. None: it answers."""
+        lost, old = dict(self.status.lost), self.status.lost.get(dependency)
+        lost.pop(dependency, None)
+        if error is not None:
+            began = since if since is not None else self._clients.clock()
+            lost[dependency] = Loss(since=began if old is None else old.since, words=error)
+        if lost != self.status.lost:
+            self.status = replace(self.status, lost={d: lost[d] for d in Dependency if d in lost})
 
     def decide_now(self) -> bool:
         """Make a pass if the last view of Slurm is young enough, and return whether it was."""
@@ -160,20 +169,25 @@ class Reconciler:
 
     def publish(self) -> None:
         """Publish the node of each instance for the registration server."""
-        self._publish_nodes(
-            RegistrationSnapshot.of(self._plan, self._clients.journal.memory, self._listed, self._slurm)
-        )
+        memory = self._clients.journal.memory
+        alone = self._left_alone() if Dependency.CONTROL in self.status.lost else frozenset[str]()
+        self._publish_nodes(RegistrationSnapshot.of(self._plan, memory, self._listed, self._slurm, alone))
 
     def decide(self) -> tuple[Action, ...]:
         """Return the actions that the daemon would take now, without taking them."""
         now, memory = self._clients.clock(), self._clients.journal.memory
         return decide(self._plan, self._bindings, self.observation, memory, now)
 
+    def _left_alone(self) -> frozenset[str]:
+        memory, now = self._clients.journal.memory, self._clients.clock()
+        world = World.of(self._plan, self._bindings, self.observation, memory, now)
+        return frozenset() if world is None else left_alone(world)
+
     def _query_slurm(self) -> _Answer:
         try:
             return _Answer(slurm=self._clients.slurm.read(self._clients.clock()))
         except GpuclusterError as error:
-            return _Answer(errors=(f"slurmctld: {error.message}",))
+            return _Answer(silent=error.message, errors=(f"slurmctld: {error.message}",))
 
     def _query_cloud(self) -> _Answer:
         at = self._clients.clock()
@@ -232,6 +246,7 @@ class Reconciler:
         if len(self._answers) < 2:
             if self._urgent and answer.slurm is not None:
                 self._slurm = answer.slurm
+                self._note_loss(Dependency.SLURMCTLD, None)
                 self._urgent_pass()
             return
         # A launch that the first pass decided goes first: with a thousand jobs, a pass takes longer than its call to S3.
@@ -249,7 +264,8 @@ class Reconciler:
             self._warn(error)
         self._slurm = next((one.slurm for one in self._answers if one.slurm), None)
         self._cloud = next((one.cloud for one in self._answers if one.cloud), None)
-        self.status = replace(self.status, lost=self._lost_now())
+        self._note_answer(Dependency.SLURMCTLD, self._slurm, (one.silent for one in self._answers))
+        self._note_answer(Dependency.EC2, self._cloud, (one.unlisted for one in self._answers))
         self._listed = self._cloud or self._listed
         control = next((one.control for one in self._answers if one.control), None)
         error = next((one.unread for one in self._answers if one.unread), "")
@@ -259,23 +275,15 @@ class Reconciler:
         self._pass()
         self.observing = False
 
-    def _note_standing(self) -> None:
-        """Note whether the control object is lost: this daemon was its last holder, and only evacuates now."""
-        lost = {d: loss for d, loss in self.status.lost.items() if d is not Dependency.CONTROL}
-        if self._clients.lease.cut_off():
-            new = Loss(since=self._control_read_at, words=self._control_error)
-            lost[Dependency.CONTROL] = self.status.lost.get(Dependency.CONTROL, new)
-        self.status = replace(self.status, lost=lost)
+    def _note_answer(self, dependency: Dependency, view: object, errors: Iterable[str]) -> None:
+        self._note_loss(dependency, next((error for error in errors if error), "") if view is None else None)
 
-    def _lost_now(self) -> Mapping[Dependency, Loss]:
-        """Return what could not be read, each with the time of the first failure in a row."""
-        others = {d: loss for d, loss in self.status.lost.items() if d is not Dependency.EC2}
-        if self._cloud is not None:
-            return others
-        old = self.status.lost.get(Dependency.EC2)
-        words = next((one.unlisted for one in self._answers if one.unlisted), "")
-        since = self._clients.clock() if old is None else old.since
-        return {Dependency.EC2: Loss(since=since, words=words), **others}
+    def _note_standing(self) -> None:
+        """Note whether the control object is lost: this daemon was its last holder, and may only do what needs no holder."""
+        cut_off = self._clients.lease.cut_off()
+        self._note_loss(
+            Dependency.CONTROL, self._control_error if cut_off else None, since=self._control_read_at
+        )
 
     def _keep_of(self, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""

@@ -42,9 +42,10 @@ class RegisteredNode:
     incarnation: int
     address: str | None
     registered: bool
-    awaited: bool = False  # these two as in NodeAnswer
+    awaited: bool = False  # this and the next as in NodeAnswer
     interruption: str = ""
     batch_jobs: tuple[int, ...] = ()
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,14 @@ class RegistrationSnapshot:
 
     @classmethod
     def of(
-        cls, plan: SlurmPlan, memory: Memory, cloud: CloudView | None, slurm: SlurmView | None = None
+        cls,
+        plan: SlurmPlan,
+        memory: Memory,
+        cloud: CloudView | None,
+        slurm: SlurmView | None = None,
+        alone: frozenset[str] = frozenset(),
     ) -> "RegistrationSnapshot":
+        """`alone`: the instances that end themselves."""
         batch_jobs = _batch_jobs(plan, slurm)
         nodes = {
             incarnation.instance: RegisteredNode(
@@ -73,6 +80,7 @@ class RegistrationSnapshot:
                 if incarnation.interruption is not None
                 else "",
                 batch_jobs=batch_jobs.get(slot, ()),
+                ends=incarnation.instance in alone,
             )
             for slot, incarnation in memory.incarnations.items()
             if incarnation.instance and incarnation.failed is None
@@ -153,6 +161,7 @@ class RegistrationService:
             awaited=node.awaited,
             interruption=node.interruption,
             batch_jobs=node.batch_jobs,
+            ends=node.ends,
         )
         return Reply(status=200, body=codec.message(answer))
 
@@ -278,7 +287,7 @@ def _address(cloud: CloudView | None, instance: str) -> str | None:
 
 def _report(text: str) -> NodeReport | None:
     try:
-        return codec.loads(NodeReport, text)
+        return codec.loads_known(NodeReport, text)
     except (ValueError, RecursionError):
         return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from gpucluster.cloud.port import Control, QueueNotice, Reservation, Scaling
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.listeners import Server
-from gpucluster.elastic.model import CloudView, Observation, ReceivedReport, SilentQueue
+from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
 from gpucluster.plan import codec
 from gpucluster.plan.messages import ControllerWatch, HeldBundle
 from gpucluster.slurm.values import SlurmView
@@ -49,7 +49,6 @@ class StatusSnapshot:
     )  # instances of ours, not listed
     events: tuple[QueueNotice, ...] = ()  # of the queue, not yet in the journal
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])  # what it cannot read
-    silent_queue: SilentQueue | None = None  # None: it answers
     halted: str = ""  # why nothing may be launched; empty: launches are allowed
     copy: CopyState = field(default_factory=CopyState)  # of orders and spend, in the bucket
     reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
@@ -79,7 +78,6 @@ class StatusSnapshot:
             reports=self.reports,
             queue_notices=self.events,
             lost=self.lost,
-            silent_queue=self.silent_queue,
             halted=self.halted,
             unrestored=self.copy.error,
             listening_since=self.listening_since,

@@ -41,6 +41,11 @@ def loads(kind: type[T], text: str | bytes) -> T:
     return from_json(kind, json.loads(text))
 
 
+def loads_known(kind: type[T], text: str | bytes) -> T:
+    """Parse JSON of another version of this program into `kind`, without its keys that this version does not know."""
+    return from_json(kind, known_part(kind, json.loads(text)))
+
+
 def from_json(kind: type[T], value: object, where: str = "") -> T:
     """Build `kind` from plain JSON; unknown or missing keys are a ValueError that names the place."""
     return typing.cast(T, _build(kind, value, where or kind.__name__))

@@ -103,6 +103,7 @@ class NodeAnswer:
     batch_jobs: tuple[
         int, ...
     ] = ()  # jobs whose batch script slurmctld has running on this node for some time
+    ends: bool = False  # the machine powers off if slurmctld shows its node powered down
 
 
 # --- between the agent, the daemon and an operator, on the head: files with one JSON object -------------------------

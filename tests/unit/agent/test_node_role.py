@@ -21,6 +21,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model import Mount, NfsFromHead
 
 KEY = b"K" * 128
+RECORDED = Path(__file__).parents[2] / "recorded/scontrol/24.11/nodes-drained.json"
 LATE = 50_000.0  # on the fake clock
 
 
@@ -339,6 +340,51 @@ def test_node_without_controller_and_jobs_terminates_itself(tmp_path):
     node = a_node(tmp_path)
     assert silent(node, boot(node), hours=1)
     assert node.calls[-1] == ("systemctl", "poweroff")
+
+
+def shown(*states: str, name: str = "h200-1a-1") -> str:
+    """A recorded node of Slurm 24.11, in these states."""
+    recorded = json.loads(RECORDED.read_text())
+    node = {**recorded["nodes"][0], "name": name, "state": list(states)}
+    return json.dumps({**recorded, "nodes": [node]})
+
+
+@pytest.mark.parametrize(
+    ("ends", "answer", "busy", "off"),
+    [
+        pytest.param(
+            True, shown("IDLE", "CLOUD", "POWERING_DOWN"), False, True, id="slurmctld powers it down"
+        ),
+        pytest.param(True, shown("IDLE", "CLOUD", "POWERED_DOWN"), False, True, id="slurmctld shows it off"),
+        pytest.param(
+            False, shown("IDLE", "CLOUD", "POWERED_DOWN"), False, False, id="the daemon may terminate it"
+        ),
+        pytest.param(True, shown("IDLE", "CLOUD"), False, False, id="slurmctld shows it up"),
+        pytest.param(
+            True,
+            shown("IDLE", "POWERED_DOWN", name="h200-1a-2"),
+            False,
+            False,
+            id="slurmctld shows another node",
+        ),
+        pytest.param(True, "", False, False, id="slurmctld gives no answer"),
+        pytest.param(True, shown("IDLE", "CLOUD", "POWERING_DOWN"), True, False, id="a job still runs"),
+    ],
+)
+def test_powered_down_node_ends_itself_if_the_daemon_may_not_end_it(
+    tmp_path: Path, ends: bool, answer: str, busy: bool, off: bool
+) -> None:
+    """With no control object an idle node stayed paid without a bound."""
+    node = a_node(tmp_path)
+    known = boot(node)
+    node.answers["scontrol --future show nodes h200-1a-1"] = answer
+    if busy:
+        node.put("/proc/77/cmdline", "slurmstepd: [12.0]\0")
+        node.put("/proc/77/status", f"Name:\tx\nUid:\t{os.getuid()}\t0\t0\t0\n")
+        (tmp_path / "proc/77/exe").symlink_to("/usr/sbin/slurmstepd-wlm")
+    node.controller = answers(an_answer(ends=ends))
+    assert node_role.power_off_if_due(node.machine(), node_role.heartbeat(node.machine(), known)) is off
+    assert (("systemctl", "poweroff") in node.calls) is off
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gpucluster.cloud.port import CloudError, Fault
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
+from gpucluster.elastic.events import Entry, OrderGiven, Verb
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
@@ -29,11 +30,13 @@ from gpucluster.elastic.model import (
     DeleteMessages,
     Drain,
     LaunchGang,
+    PowerDown,
     RecordEvents,
     Requeue,
     Signal,
 )
 from gpucluster.plan.model import Termination
+from gpucluster.plan.names import TAG_ROLE
 
 CHANNELS = {"both": (), "queue alone": ("metadata",), "agent alone": ("queue",)}
 PROMISES = re.compile("launch|terminat|power|undrain|sets it|resumes|replace")
@@ -146,6 +149,14 @@ def test_pass_with_a_stale_view_of_the_cloud_only_evacuates(f: Fleet) -> None:
     assert any(isinstance(a, Signal) and a.jobs == (job.id,) for a in actions)
 
 
+EVACUATION = {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
+ALLOWED: dict[Dependency, set[type]] = {
+    Dependency.EC2: EVACUATION,
+    Dependency.CONTROL: EVACUATION | {PowerDown},
+    Dependency.SLURMCTLD: {RecordEvents, DeleteMessages},
+}
+
+
 class CutOff(AlwaysHeld):
     """The lease of a daemon that was the last holder and cannot read the control object."""
 
@@ -158,27 +169,47 @@ class CutOff(AlwaysHeld):
         return self.cut
 
 
-def test_daemon_that_is_cut_off_only_evacuates(f: Fleet) -> None:
-    job, idle = running(f), f.slurm.submit(1, lasts=5.0)
-    f.until(lambda: idle.state == "COMPLETED", 200)
+def cut_off(f: Fleet) -> CutOff:
     lease = CutOff()
     f.reconciler._clients = f.reconciler._actor._clients = replace(f.reconciler._clients, lease=lease)
     lease.cut, f.control.readable = True, False
+    return lease
+
+
+def test_daemon_that_is_cut_off_evacuates_and_powers_idle_nodes_down(f: Fleet) -> None:
+    """An idle node stayed paid without a bound. Its machine ends itself, because nobody may terminate it."""
+    job, idle = running(f), f.slurm.submit(2, lasts=5.0)
+    f.until(lambda: idle.state == "COMPLETED", 200)
+    kept, other = sorted(
+        {i.id for i in f.living()} - {i.id for i in f.living() if f.agents[i.id].slot in job.nodes}
+    )
+    f.journal.append(
+        (
+            Entry(
+                at=f.now,
+                event=OrderGiven(verb=Verb.NODE_KEEP, target=f.agents[kept].slot, by="a person", until=None),
+            ),
+        )
+    )
+    lease = cut_off(f)
     calls, updates = len(f.cloud.calls), list[str]()
     f.slurm.watch = lambda state, nodes: updates.append(state)
-    f.slurm.submit(4)
     f.model.interrupt(next(i.id for i in f.living() if f.agents[i.id].slot in job.nodes), f.now, 120.0)
     f.until(lambda: job.state == "PENDING", 118)
     assert job.restarts == 1
-    f.run(2000)  # far above the idle time and the orphan's grace
-    assert set(updates) == {"drain"}
+    f.run(1000)  # far above the idle time
+    f.slurm.submit(4)
+    f.run(1000)  # far above the orphan's grace
+    assert set(updates) == {"drain", "power_down"}
+    living = {i.id for i in f.living()}
+    assert kept in living
+    assert other not in living, "the idle machine did not end itself"
     assert not [name for name, _ in f.cloud.calls[calls:] if name in ("launch", "fleet", "terminate")]
     assert len(f.slurm.signals) == 1
     loss = f.reconciler.status.lost[Dependency.CONTROL]
     assert loss.since is not None
     lease.cut, f.control.readable = False, True
-    f.until(lambda: job.state == "RUNNING", 2000)
-    assert f.reconciler.status.lost == {}
+    f.until(lambda: job.state == "RUNNING" and not f.reconciler.status.lost, 2000)
 
 
 def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(f: Fleet) -> None:
@@ -191,6 +222,18 @@ def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(f: Fleet)
         action = Requeue(jobs=(job.id,), instance="i-1", reason="spot", started_at=(started_at,))
         Actor(clients).act((action,), f.now)
         assert job.restarts == restarts
+
+
+def test_machine_whose_termination_ec2_refuses_is_not_told_to_end(f: Fleet) -> None:
+    """A power-off in the guest would end an instance that a person has protected."""
+    job = running(f, 1, lasts=100.0)
+    (instance,) = f.living()
+    f.model.change(instance.id, f.now, lambda i: replace(i, tags={**i.tags, TAG_ROLE: "a person's"}))
+    f.until(lambda: bool(f.journal.memory.refused_ends), 900)
+    cut_off(f)
+    f.run(1000)
+    assert job.state == "COMPLETED"
+    assert [i.id for i in f.living()] == [instance.id]
 
 
 def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
@@ -218,9 +261,10 @@ def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
     world = snapshot.world
     assert world is not None
     actions, denies = would_do(snapshot), LOSSES[dependency].denied
-    assert not [a for a in actions if isinstance(a, LaunchGang) and not a.repeat]
+    if Ability.LAUNCH in denies:
+        assert not [a for a in actions if isinstance(a, LaunchGang) and not a.repeat]
     if Ability.UPDATE in denies:
-        assert {type(a) for a in actions} <= {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
+        assert {type(a) for a in actions} <= ALLOWED[dependency]
     (told,) = losses.sentences(world.lost, snapshot.now, snapshot.plan.name)
     for subject in (*world.phases, *(str(job.id) for job in world.slurm.jobs)):
         shown = why(snapshot, subject)

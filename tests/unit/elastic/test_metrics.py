@@ -11,6 +11,7 @@ from support.builders import a_plan
 from support.cluster_states import BUSY, NOW, WAKING, instance, job, living, node, refusal, sight
 from support.fleet import Fleet
 
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.events import (
     BootFailed,
     Entry,
@@ -25,7 +26,6 @@ from gpucluster.elastic.inspect.metrics.counters import COUNTERS, fault_of, xid_
 from gpucluster.elastic.inspect.metrics.gauges import GAUGES, Since
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import fold
-from gpucluster.elastic.model import SilentQueue
 from gpucluster.plan.messages import ControllerWatch
 from gpucluster.plan.model import Budget
 
@@ -244,8 +244,8 @@ def test_notice_with_a_moved_end_is_counted_once() -> None:
 def test_silent_queue_is_shown() -> None:
     """A deleted queue was only a line of the daemon's log."""
     assert of(meter_of(sight(a_plan())), "queue_silent_seconds") == 0
-    silent = SilentQueue(since=NOW - 90, error="QueueDoesNotExist: no")
-    assert of(meter_of(sight(a_plan(), silent_queue=silent)), "queue_silent_seconds") == 90
+    lost = {Dependency.QUEUE: Loss(since=NOW - 90, words="QueueDoesNotExist: no")}
+    assert of(meter_of(sight(a_plan(), lost=lost)), "queue_silent_seconds") == 90
 
 
 def test_waiting_tasks_of_an_array_are_jobs() -> None:

@@ -16,8 +16,9 @@ from support.waiting import BOUND_S, eventually
 
 from gpucluster import agent
 from gpucluster.agent.boot.systemd import START_S
-from gpucluster.cloud import control as s3
-from gpucluster.cloud.control import ONE_ATTEMPT_S, S3Control
+from gpucluster.cloud import bucket_object as s3
+from gpucluster.cloud.bucket_object import ONE_ATTEMPT_S
+from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Scaling, Stamped
 from gpucluster.elastic import daemon as daemon_module
 from gpucluster.elastic import journal, notifier

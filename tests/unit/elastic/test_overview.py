@@ -14,12 +14,11 @@ from support.slurm_model import SlurmModel
 from gpucluster import artifacts
 from gpucluster.cloud import bundle_status
 from gpucluster.cloud.bundle_status import Published
-from gpucluster.elastic.abilities import Dependency, Loss
+from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
 from gpucluster.elastic.events import OrderGiven, Verb
 from gpucluster.elastic.inspect import status
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.overview import overview, text
-from gpucluster.elastic.model import SilentQueue
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import HeldBundle
 from gpucluster.plan.model import Budget
@@ -92,15 +91,16 @@ def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
     [
         (
             "AWS.SimpleQueueService.NonExistentQueue: no",
-            "; `pulumi up --refresh --stack burst` makes it again",
+            "; run `pulumi up --refresh --stack burst`",
         ),
         ("AccessDenied: no", ""),
     ],
 )
 def test_silent_queue_is_told(error: str, step: str) -> None:
     """A deleted queue was one line of the daemon's log, and `status` looked healthy."""
-    moment = sight(a_plan(), silent_queue=SilentQueue(since=NOW - 60, error=error))
-    line = f"  queue     no answer since 13:59:00 UTC, 60 s ago, so notices come only from the nodes' agents: {error}{step}"
+    moment = sight(a_plan(), lost={Dependency.QUEUE: Loss(since=NOW - 60, words=error)})
+    row, since = LOSSES[Dependency.QUEUE], "since 13:59:00 UTC, 60 s ago"
+    line = f"  lost      the daemon cannot read the queue of interruption notices, {since} ({error}): {row.stops}; {row.goes_on}{step}"
     assert line in text(overview(moment, ONE, READY), NOW).splitlines()
 
 

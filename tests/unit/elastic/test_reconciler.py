@@ -12,9 +12,9 @@ from support.fleet import some_bindings
 from support.slurm_model import SlurmModel
 
 from gpucluster.cloud.port import CloudError, Fault, QueueNotice, Reservation
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.act import Clients
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.model import SilentQueue
 from gpucluster.elastic.reconciler import RESERVATIONS_S, YOUNG_S, Reaction, Reconciler
 from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import SlurmOnAws
@@ -336,6 +336,8 @@ def test_queue_that_gives_no_answer_is_published_until_it_answers(world: World) 
     world.reconciler.note_queue("QueueDoesNotExist: no")
     world.now += 60
     world.reconciler.note_queue("ConnectTimeoutError")
-    assert world.reconciler.observation.silent_queue == SilentQueue(since=1000.0, error="ConnectTimeoutError")
+    assert world.reconciler.observation.lost == {
+        Dependency.QUEUE: Loss(since=1000.0, words="ConnectTimeoutError")
+    }
     world.reconciler.note_queue("")
-    assert world.reconciler.observation.silent_queue is None
+    assert world.reconciler.observation.lost == {}

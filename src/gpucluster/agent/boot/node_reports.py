@@ -110,7 +110,7 @@ def _answer(reply: Reply, state: BootState) -> NodeAnswer:
     if reply.status != 200:
         raise NotYetError(f"the controller answered {reply.status}{_text(reply)}")
     try:
-        answer = codec.loads(NodeAnswer, reply.body)
+        answer = codec.loads_known(NodeAnswer, reply.body)
     except ValueError as error:
         raise NotYetError(f"the controller's answer cannot be read: {error}") from error
     if not _is_ours(state, answer.node):

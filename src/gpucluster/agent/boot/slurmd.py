@@ -1,6 +1,7 @@
 """slurmd, the last step: wait for its GPUs, write its options, start it with -b once in each incarnation of a slot."""
 
 import contextlib
+import logging
 import os
 import re
 import stat
@@ -8,11 +9,16 @@ from dataclasses import replace
 
 from gpucluster.agent.boot import boot_state, systemd
 from gpucluster.agent.boot.boot_state import BootState, require
+from gpucluster.agent.boot.runner import one_line
 from gpucluster.agent.machine import Machine, NotYetError, StepError
+from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import SlurmPlan
+from gpucluster.slurm.parse import parse_nodes
+from gpucluster.slurm.states import NodeState
 
+log = logging.getLogger(__name__)
 OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
 DEVICE = re.compile(r"nvidia[0-9]+")
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
@@ -30,6 +36,7 @@ code = cuda.cuInit(0)
 sys.exit(0 if code == 0 else 2 if code == 802 else 3)
 """
 CUDA_CODES = {2: "802 (SYSTEM_NOT_READY)", 3: "an error"}
+POWERED_DOWN = frozenset({NodeState.POWERING_DOWN, NodeState.POWERED_DOWN})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DEVICES_S = 120.0  # drivers load during the boot; a device that is missing after this time counts as broken
 
@@ -146,6 +153,19 @@ def run_on_node(machine: Machine, state: BootState) -> BootState:
     machine.write(OPTIONS, options(answer.node, servers))
     boot_state.update(machine, slurmd_node=answer.node, incarnation=answer.incarnation)
     return state
+
+
+def is_left_alone(machine: Machine, state: BootState) -> bool:
+    """Return whether the daemon tells this machine to end, and slurmctld itself shows its node powered down."""
+    if state.answer is None or not state.answer.ends:
+        return False
+    argv = ["scontrol", "--future", "show", "nodes", state.answer.node, "--json"]
+    try:
+        nodes = parse_nodes(machine.run(argv, timeout_s=10).stdout)
+    except (GpuclusterError, OSError, ValueError) as error:
+        log.warning("slurmctld does not show this node: %s", one_line(error))
+        return False
+    return any(one.name == state.answer.node and one.states & POWERED_DOWN for one in nodes)
 
 
 def options(node: str, controller: str, *more: str) -> str:

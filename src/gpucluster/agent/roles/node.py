@@ -136,8 +136,12 @@ def report_until_end(machine: Machine, state: BootState) -> None:
 
 
 def power_off_if_due(machine: Machine, state: BootState) -> bool:
-    """Power off if no controller answers and no job runs. EC2 then terminates the instance."""
+    """Power off if no job runs, and no controller answers or nobody terminates a powered-down node. EC2 then terminates it."""
     saved, busy = boot_state.load(machine), bool(job_steps.running_jobs(machine))
+    if not busy and slurmd.is_left_alone(machine, state):
+        log.warning("slurmctld shows this node powered down, and the daemon may not end it: it powers off")
+        machine.run(["systemctl", "poweroff"], check=False)
+        return True
     plan = state.bundle.plan if state.bundle else None
     silent_s = machine.now() - saved.last_contact_at
     if busy and silent_s > 0:

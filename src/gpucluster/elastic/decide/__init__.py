@@ -69,6 +69,7 @@ def decide(
         *event_actions,
         *_delete_messages(observation),
         *(evacuation.leave(world) if world.may(Ability.EVACUATE) else ()),
+        *(terminations.end_idle(world) if world.may(Ability.END_IDLE) else ()),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.cloud.port import Instance
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import limits, replacements
 from gpucluster.elastic.decide.node_table import (
     EXPECTED,
@@ -103,6 +104,28 @@ def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, floa
             yield slot, context.idle_until
         elif row is EXPECTED:
             yield slot, context.expected_until
+
+
+def end_idle(world: World) -> Iterator[Action]:
+    """Power down the nodes that were idle for long enough, and nothing else."""
+    table, idle = NodeTable(world), dict[str, list[str]]()
+    for slot in world.group(SlurmPhase.UP):
+        context = table.context(slot)
+        if row_for(context) is IDLE_OVER:
+            idle.setdefault(IDLE_OVER.sentence(context), []).append(slot)
+    for words, slots in idle.items():
+        yield PowerDown(slots=tuple(slots), reason=words)
+
+
+def left_alone(world: World) -> frozenset[str]:
+    """Return the instances of powered-down nodes that the daemon would terminate and may not: they end themselves."""
+    if world.may(Ability.TERMINATE) or not world.may(Ability.END_IDLE):
+        return frozenset()
+    powered_down = (slot for slots in NodeTable(world).to(Decision.TERMINATE).values() for slot in slots)
+    ending = {s for s in powered_down if world.phases[s] in (SlurmPhase.POWERING_DOWN, SlurmPhase.OFF)}
+    ending -= {slot for slot in ending if world.refused_end(slot) is not None}
+    found = (world.memory.incarnations[slot].instance for slot in ending)
+    return frozenset(instance for instance in found if instance is not None)
 
 
 def power_ups(table: NodeTable, headroom: Headroom, handled: frozenset[str]) -> Iterator[Action]:

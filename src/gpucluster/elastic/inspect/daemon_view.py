@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucluster import shell
+from gpucluster.elastic.abilities import CLOCK_OFF, SET_CLOCK
 from gpucluster.elastic.notifier import ENDS, NO_LEASE, STANDBY, WATCHDOG_S
 from gpucluster.errors import GpuclusterError
 
@@ -17,7 +18,6 @@ NO_ANSWER = f"{UNIT} does not answer on this machine"
 IDLE = f"{UNIT} does not act on this machine"
 KILLED = "systemd kills it and starts it again"
 LOOK = f"systemctl status {UNIT}; journalctl -u {UNIT}"
-CLOCK_OFF = ("RequestTimeTooSkewed", "RequestExpired")  # S3's code, and that of other services
 _HOLDER = re.compile(r"(\S+?)/\S+ holds the lease")
 
 
@@ -107,7 +107,7 @@ def _waiting(words: str) -> DaemonView:
 
 def _without_lease(state: str, words: str) -> DaemonView:
     off = any(code in words for code in CLOCK_OFF)
-    remedy = "the clock of this machine is off: chronyc makestep; chronyc -n tracking" if off else LOOK
+    remedy = f"the clock of this machine is off: {SET_CLOCK}" if off else LOOK
     return DaemonView(acts=False, state=f"{UNIT} of this machine {state}: {words}", remedy=remedy)
 
 

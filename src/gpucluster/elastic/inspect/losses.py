@@ -25,5 +25,6 @@ def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME"
             yield f"this command cannot read {dependency} ({error}): it does not show what the daemon does with instances"
             continue
         since = relative_time(loss.since, now)
-        remedy = f": {row.remedy.format(cluster=cluster)}" if row.remedy else ""
-        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.goes_on}{remedy}"
+        remedy = row.remedy(loss.words, cluster)
+        step = f"; run `{remedy}`" if remedy else ""
+        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.goes_on}{step}"

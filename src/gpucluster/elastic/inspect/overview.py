@@ -15,7 +15,6 @@ from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
-from gpucluster.elastic.model import SilentQueue
 from gpucluster.plan.model import Pool
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.drains import DrainOwner
@@ -25,7 +24,6 @@ from gpucluster.text import format_money, relative_time, short
 
 SHORT = 12  # characters of a digest
 MOST = 8  # lines of one kind in the text; JSON has all
-NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")  # SQS has both
 _UP = frozenset({SlurmPhase.UP, SlurmPhase.POWER_DOWN_PENDING, SlurmPhase.NOT_RESPONDING})
 _QUIET = _UP | {SlurmPhase.OFF}  # each zone has a slot for every node of the pool, so most are off
 
@@ -107,7 +105,6 @@ class Overview:
     daemon: bool = True
     daemon_state: str = ""
     halted: str = ""
-    silent_queue: SilentQueue | None = None
     unanswered: str = ""
     lost: tuple[str, ...] = ()
     not_copied: str = ""  # since when orders wait for their copy in the bucket, and why
@@ -139,7 +136,7 @@ def overview(
         daemon=daemon.acts,
         daemon_state=daemon.effect,
         halted=snapshot.observation.halted,
-        silent_queue=snapshot.observation.silent_queue,
+        lost=tuple(losses.sentences(snapshot.lost, snapshot.now, snapshot.plan.name)),
         not_copied=losses.not_copied(snapshot.copy, snapshot.now),
         unanswered=snapshot.unanswered,
     )
@@ -147,7 +144,6 @@ def overview(
         return made
     return replace(
         made,
-        lost=tuple(losses.sentences(world.lost, world.now, world.plan.name)),
         pools=pools(world),
         refused=tuple(_refused(world)),
         draining=tuple(_draining(world)),
@@ -277,17 +273,8 @@ def _lines_of_daemon(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         yield "orders", shown.not_copied
     if shown.halted:
         yield "halted", shown.halted
-    if shown.silent_queue is not None:
-        yield "queue", _words_of_queue(shown.silent_queue, shown.cluster, now)
     if shown.unanswered:
         yield "head", f"{shown.unanswered} does not answer: nodes, jobs and costs are not known"
-
-
-def _words_of_queue(silent: SilentQueue, cluster: str, now: float) -> str:
-    deleted = any(word in silent.error for word in NO_QUEUE)
-    step = f"; `pulumi up --refresh --stack {cluster}` makes it again" if deleted else ""
-    since = relative_time(silent.since, now)
-    return f"no answer since {since}, so notices come only from the nodes' agents: {silent.error}{step}"
 
 
 def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:

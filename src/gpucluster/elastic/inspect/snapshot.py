@@ -1,9 +1,10 @@
 """A cluster at one time, as a plain value: for `why`, `timeline`, `reconcile --dry-run` and the metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
@@ -52,6 +53,11 @@ class ClusterSnapshot:
     def world(self) -> World | None:
         """Return the world for `decide`; None without a view of Slurm."""
         return World.of(self.plan, self.bindings, self.observation, self.memory, self.now)
+
+    @property
+    def lost(self) -> Mapping[Dependency, Loss]:
+        """Return what cannot be read now, also without a view of Slurm."""
+        return self.world.lost if self.world is not None else self.observation.lost
 
     @property
     def unanswered(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.cloud.limits import left
+from gpucluster.elastic.abilities import Dependency
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.node_table import NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers
@@ -122,8 +123,12 @@ def _views(snapshot: ClusterSnapshot) -> Iterator[Row]:
 
 
 def _queue(snapshot: ClusterSnapshot) -> Iterator[Row]:
-    silent = snapshot.observation.silent_queue
-    yield "queue_silent_seconds", (), 0.0 if silent is None else max(0.0, snapshot.now - silent.since)
+    silent = snapshot.observation.lost.get(Dependency.QUEUE)
+    yield (
+        "queue_silent_seconds",
+        (),
+        0.0 if silent is None else max(0.0, snapshot.now - (silent.since or snapshot.now)),
+    )
 
 
 def _controller(snapshot: ClusterSnapshot) -> Iterator[Row]:

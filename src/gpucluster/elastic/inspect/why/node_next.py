@@ -18,6 +18,7 @@ from gpucluster.elastic.decide.node_table import (
     Row,
 )
 from gpucluster.elastic.decide.offers import Headroom, closed, refusal_of, why_none
+from gpucluster.elastic.decide.terminations import left_alone
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect.why.causes import Offers
 from gpucluster.elastic.inspect.why.screen import Line, Part
@@ -85,22 +86,23 @@ _NEEDS: Mapping[Decision, Ability] = {  # what a decision needs; others need no 
 def now(world: World, mine: tuple[Action, ...]) -> Iterator[Line]:
     """Return the daemon's action on the node in this pass."""
     steps = tuple(dict.fromkeys(_NOW[type(action)] for action in mine))
-    yield Line(part=Part.NEXT, at=world.now, words=f"the daemon {' and '.join(steps)}")
+    needs = Ability.END_IDLE if all(isinstance(action, PowerDown) for action in mine) else None
+    yield Line(part=Part.NEXT, at=world.now, needs=needs, words=f"the daemon {' and '.join(steps)}")
 
 
 def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext, row: Row) -> Iterator[Line]:
     """Return the next step of its row, and its time: exact, or at the latest after a bound."""
     name, incarnation = context.slot, context.incarnation
-    if row.decision is Decision.TERMINATE and context.end_refused:
-        return  # `refused_end_lines` has the next request
-    if row.decision is Decision.CAPACITY:
+    if row.decision is Decision.TERMINATE:
+        yield from _terminated(world, context, row)
+    elif row.decision is Decision.CAPACITY:
         yield _lifted(world, headroom, offers, name)
     elif row is OFF:
         yield Line(part=Part.NEXT, needs=Ability.LAUNCH, words="it is powered up when a job is placed on it")
     elif row in (IDLE, AWAITED, EXPECTED):
         yield Line(
             part=Part.NEXT,
-            needs=Ability.UPDATE,
+            needs=Ability.END_IDLE,
             at=context.expected_until if row is EXPECTED else context.idle_until,
             words="the daemon powers it down if no job is placed on it before",
         )
@@ -118,17 +120,29 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
         at = max(incarnation.launched_at, incarnation.since) + context.place.pool.boot_timeout_s
         words = "if it is not up by then, the boot has failed and the daemon requests another instance"
         yield Line(part=Part.NEXT, at=at, needs=Ability.LAUNCH, words=words)
-    elif (
-        row.decision is Decision.TERMINATE
-        and incarnation is not None
-        and (incarnation.instance or "") in world.memory.endings
-    ):
-        at = world.memory.endings[incarnation.instance or ""]
-        yield Line(part=Part.DONE, at=at, words="the daemon requested the termination of its instance")
     elif row.decision in _LATER:
-        bound = row.bound(context)
-        within = f"; this state lasts at most {rounded_duration(bound)}" if bound else ""
-        yield Line(part=Part.NEXT, needs=_NEEDS.get(row.decision), words=f"{_LATER[row.decision]}{within}")
+        yield _in_a_later_pass(context, row)
+
+
+def _terminated(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
+    instance = (context.incarnation.instance if context.incarnation is not None else None) or ""
+    asked = world.memory.endings.get(instance)
+    if context.end_refused:
+        return  # `refused_end_lines` has the next request
+    if instance in left_alone(world):
+        yield Line(
+            part=Part.NEXT, words="its machine ends itself as soon as slurmctld shows that its node is off"
+        )
+    elif asked is not None:
+        yield Line(part=Part.DONE, at=asked, words="the daemon requested the termination of its instance")
+    else:
+        yield _in_a_later_pass(context, row)
+
+
+def _in_a_later_pass(context: NodeContext, row: Row) -> Line:
+    bound = row.bound(context)
+    within = f"; this state lasts at most {rounded_duration(bound)}" if bound else ""
+    return Line(part=Part.NEXT, needs=_NEEDS.get(row.decision), words=f"{_LATER[row.decision]}{within}")
 
 
 def _limited(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
