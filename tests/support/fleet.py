@@ -167,13 +167,16 @@ class Fleet:
         self._agents()
         if self.stopped:
             return
-        if events := self.queue.receive(0.0):
-            self.reconciler.receive_events(events)
-            self._ring()
+        self._hear()
         if self._calls or self.now >= self._look_at:
             self._calls = 0
             self.look()
         self.check()
+
+    def _hear(self) -> None:
+        if events := self.queue.receive(0.0):
+            self.reconciler.receive_events(events)
+            self._ring()
 
     def _next(self) -> float:
         """Return the time of the next possible event, at most one stride from now."""

@@ -117,6 +117,7 @@ class Pair(Fleet):
         naps: Sequence[Nap] = (),
         offsets: tuple[float, float] = (0.0, 0.0),
         rates: tuple[float, float] = (1.0, 1.0),
+        version: str = "24.11",
     ) -> None:
         self.sides = [Side(n, offsets[n], rates[n]) for n in range(2)]
         self.naps = {(nap.daemon, nap.at): nap.seconds for nap in naps}
@@ -124,7 +125,7 @@ class Pair(Fleet):
         self.dead: set[str] = set()  # identities whose process is known to be gone
         self.slept = self.stolen = 0
         self.asks: dict[str, tuple[str, ...]] = {}
-        super().__init__(plan, folder)
+        super().__init__(plan, folder, version=version)
 
     def start(self) -> None:
         self.registration = RegistrationService(
@@ -168,6 +169,15 @@ class Pair(Fleet):
                     self._turn(side)
         self._look_at = self.now + 2.0
 
+    def _hear(self) -> None:
+        """The daemon that has or had the lease listens to the queue."""
+        for side in self.sides:
+            if side.reconciler is not None and side.number not in self.asleep:
+                if events := self.queue.receive(0.0):
+                    side.reconciler.receive_events(events)
+                    self._ring()
+                return
+
     def _turn(self, side: Side) -> None:
         lives = side.lives
         self.asleep.add(side.number)  # inside a call: not entered again
@@ -209,6 +219,7 @@ class Pair(Fleet):
             clock=lambda: self.now,
             start_pass=self._ring,
             hit=lambda point: self._trips(side, point),
+            notices=self.queue,
             lease=side.lease,
         )
         return Reconciler(
