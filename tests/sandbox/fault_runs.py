@@ -484,6 +484,16 @@ def no_capacity_for_a_while_and_three_jobs_wait(s: Stage) -> Sequence[int]:
     return jobs
 
 
+# The daemon powered down slots that it had just undrained for a gang that had waited longer than a minute.
+@rows("recovery", ("10", "20", "30", "45", "60", "75", "90", "120", "150", "180", "240", "300"), exact=True)
+def capacity_comes_back_after_seconds(s: Stage, seconds: str) -> Sequence[int]:
+    s.cluster.capacity(0)
+    job = s.submit(4)
+    lasting(float(seconds))
+    s.cluster.capacity(None)
+    return (job,)
+
+
 @run("no capacity")
 def capacity_for_the_smaller_of_two_gangs(s: Stage) -> Sequence[int]:
     s.cluster.capacity(2)
