@@ -18,14 +18,14 @@ from gpucluster.elastic.inspect.why import Cause, why
 from gpucluster.elastic.intent_copy import AGAIN_S, SPEND_S
 
 
-@pytest.fixture
-def f(tmp_path: Path) -> Fleet:
+@pytest.fixture(params=("24.11", "26.05"))
+def f(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
     plan = a_plan()
     pools = tuple(
         replace(pool, templates=tuple(replace(one, price=3_600_000) for one in pool.templates))
         for pool in plan.pools
     )
-    return Fleet(replace(plan, pools=pools), tmp_path)
+    return Fleet(replace(plan, pools=pools), tmp_path, version=request.param)
 
 
 def order(f: Fleet, verb: Verb, target: str = "h200") -> None:

@@ -42,11 +42,11 @@ CHANNELS = {"both": (), "queue alone": ("metadata",), "agent alone": ("queue",)}
 PROMISES = re.compile("launch|terminat|power|undrain|sets it|resumes|replace")
 
 
-@pytest.fixture
-def f(tmp_path: Path) -> Fleet:
+@pytest.fixture(params=("24.11", "26.05"))
+def f(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
     plan = a_plan()
     pools = tuple(replace(pool, termination=Termination(signal="USR1")) for pool in plan.pools)
-    return Fleet(replace(plan, pools=pools), tmp_path)
+    return Fleet(replace(plan, pools=pools), tmp_path, version=request.param)
 
 
 def running(f: Fleet, count: int = 2, lasts: float = 3000.0) -> Job:
