@@ -299,8 +299,8 @@ def read_old_control(world: World, role: str) -> object:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
     for body in (dumps(Control(scaling=Scaling.RUN)), dumps(Control(scaling=Scaling.STOP)), "{damaged"):
         s3.put_object(Bucket=BUCKET, Key=names.CONTROL_KEY, Body=body.encode())
-    found = _control(world, role).last_scaling()
-    assert found is Scaling.STOP
+    found = _control(world, role).last_readable()
+    assert found.scaling is Scaling.STOP
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpucluster.cloud.bucket_object import ATTEMPTS, BucketObject
-from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped, StampedBody, malformed
+from gpucluster.cloud.port import NEVER_READABLE, CloudError, Control, Fault, Scaling, Stamped, StampedBody, malformed
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, loads
 
@@ -35,12 +35,12 @@ class S3Control:
         """See ControlPort. Without an answer the caller must not launch: it treats CloudError as STOP."""
         return self._readable().control
 
-    def last_scaling(self) -> Scaling:
+    def last_readable(self) -> Control:
         """See ControlPort. The bucket keeps old versions, so a stop that came just before the damage counts."""
         for version in map(self._parsed, self._object.versions()):
             if version.etag is not None and not version.malformed:
-                return version.control.scaling
-        return Scaling.STOP
+                return version.control
+        return NEVER_READABLE
 
     def stop(self, by: str) -> None:
         """See ControlPort."""

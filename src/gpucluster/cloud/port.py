@@ -247,6 +247,11 @@ class Stamped:
     malformed: str = ""  # why its content cannot be read; then `control` says nothing but STOP
 
 
+NEVER_READABLE = Control(
+    scaling=Scaling.STOP, by="the daemon, because no version of the damaged control object can be read"
+)
+
+
 def malformed(words: str) -> CloudError:
     """Return the error of a control object whose content cannot be read."""
     return CloudError(
@@ -261,8 +266,8 @@ class ControlPort(Protocol):
         """Return the object; Control() if it does not exist. CloudError also if its content cannot be read."""
         ...
 
-    def last_scaling(self) -> Scaling:
-        """Return the scaling of the last version whose content can be read; STOP if there is none."""
+    def last_readable(self) -> Control:
+        """Return the last version whose content can be read; NEVER_READABLE if there is none."""
         ...
 
     def stop(self, by: str) -> None:

@@ -126,9 +126,9 @@ class Lease:
         if not self._is_free(seen):
             return seen.control.holder or _nobody(seen)
         self._local_holders.kill(seen.control.holder)
-        epoch = max(seen.control.epoch, self._known_epoch()) + 1
-        scaling = self._port.last_scaling() if seen.malformed else seen.control.scaling
-        mine = replace(seen.control, scaling=scaling, holder=self._me, epoch=epoch, beat=0)
+        last = self._port.last_readable() if seen.malformed else seen.control
+        epoch = max(last.epoch, self._known_epoch()) + 1
+        mine = replace(last, holder=self._me, epoch=epoch, beat=0)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
         self.epoch, self.first = epoch, not seen.malformed and _has_not_acted(seen.control)
@@ -167,9 +167,9 @@ class Lease:
             return
         if not self._is_free(seen):
             raise malformed(seen.malformed)
-        self._write(
-            replace(self._mine, scaling=self._port.last_scaling(), beat=self._mine.beat + 1), seen.etag
-        )
+        last = self._port.last_readable()
+        mine = replace(self._mine, scaling=last.scaling, by=last.by, beat=self._mine.beat + 1)
+        self._write(mine, seen.etag)
 
     def release(self) -> None:
         """Release the lease, so that the next daemon need not wait. This daemon must not act after it."""

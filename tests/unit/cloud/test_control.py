@@ -9,7 +9,7 @@ import pytest
 from support.clouds import RunningCloud, running_cloud
 
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped
+from gpucluster.cloud.port import NEVER_READABLE, CloudError, Control, Fault, Scaling, Stamped
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps
 
@@ -138,12 +138,12 @@ def test_scaling_of_a_damaged_object_is_that_of_its_last_readable_version(s3: An
         s3.put_object(Bucket=bucket, Key=f"{names.CONTROL_KEY}.old", Body=b"another object")
         for garbage in (b"{", b"[]"):
             s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=garbage)
-        assert control.last_scaling() is scaling
+        assert control.last_readable().scaling is scaling
 
 
-def test_scaling_of_an_object_that_was_never_readable_is_stop(s3: Any, bucket: str):
+def test_object_that_was_never_readable_is_a_stop_by_the_daemon(s3: Any, bucket: str):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=b"{")
-    assert S3Control("us-east-1", bucket, lambda: s3).last_scaling() is Scaling.STOP
+    assert S3Control("us-east-1", bucket, lambda: s3).last_readable() == NEVER_READABLE
 
 
 def test_missing_bucket_is_an_error(s3: Any):

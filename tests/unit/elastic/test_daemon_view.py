@@ -10,7 +10,7 @@ from support.cluster_states import UP, job, living, node, sight
 
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.inspect import daemon_view
-from gpucluster.elastic.inspect.daemon_view import LOOK, UnitState, parse, view
+from gpucluster.elastic.inspect.daemon_view import ACTING, LOOK, UnitState, parse, view
 from gpucluster.elastic.inspect.overview import overview, text
 from gpucluster.elastic.inspect.why import Part, why
 from gpucluster.elastic.notifier import WATCHDOG_S
@@ -58,6 +58,13 @@ def test_each_state_of_the_daemon_is_called_what_it_is(
     seen = view(unit, answers=answers)
     assert (seen.acts, seen.state, seen.then) == (not state, state, then)
     assert bool(seen.remedy) == (not seen.acts)
+
+
+def test_daemon_that_is_cut_off_and_evacuates_acts() -> None:
+    """`why` said "it launches, drains and terminates nothing" while it drained, and hid the row of the loss."""
+    assert view(LAPSED, answers=True, evacuates=True) == ACTING
+    assert not view(replace(LAPSED, silent_s=47.0), answers=True, evacuates=True).acts
+    assert not view(BLIND, answers=True, evacuates=True).acts, "a standby was never the holder"
 
 
 def test_clock_that_is_off_is_named_with_its_remedy() -> None:

@@ -422,10 +422,10 @@ def test_without_a_holder_nothing_is_launched_and_the_next_holder_continues(tmp_
 def test_holder_replaces_a_damaged_object_after_the_leases_time_and_keeps_its_scaling(
     scaling: Scaling,
 ) -> None:
-    """Nobody could act until a person had deleted it."""
+    """Nobody could act until a person had deleted it. Then a stop was called one by nobody."""
     desk = Desk()
     one, two = desk.both()
-    desk.control.control = replace(desk.control.control, scaling=scaling)
+    desk.control.control = replace(desk.control.control, scaling=scaling, by="an operator")
     desk.now = 5.0
     desk.control.damage("no JSON")
     for now in (10.0, SAFE_S, 10.0 + TAKES_S - 0.1):
@@ -437,7 +437,7 @@ def test_holder_replaces_a_damaged_object_after_the_leases_time_and_keeps_its_sc
     one.renew()
     assert one.held()
     found = desk.control.read()
-    assert (found.holder, found.epoch, found.scaling) == ("first", 1, scaling)
+    assert (found.holder, found.epoch, found.scaling, found.by) == ("first", 1, scaling, "an operator")
     assert two.watch() == "first"
 
 
@@ -445,13 +445,15 @@ def test_standby_replaces_a_damaged_object_of_a_dead_holder() -> None:
     desk = Desk()
     _, two = desk.both()
     desk.fence = 7
+    desk.control.stop("an operator")
     desk.control.damage("no JSON")
     assert two.watch() == "the holder of a damaged object"
     desk.now = TAKES_S - 0.1
     assert two.watch()
     desk.now = TAKES_S
     assert two.watch() == ""
-    assert (desk.control.read().holder, desk.control.read().epoch) == ("second", 8)
+    found = desk.control.read()
+    assert (found.holder, found.epoch, found.scaling, found.by) == ("second", 8, Scaling.STOP, "an operator")
 
 
 def test_only_one_daemon_replaces_a_damaged_object() -> None:

@@ -277,6 +277,19 @@ def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
         assert not [words for words in promised if PROMISES.search(words)], promised
 
 
+def test_why_tells_at_once_what_to_do_about_the_control_object() -> None:
+    """The remedy came only a minute after the loss, with the halt."""
+    seen = next(iter(next(iter(WORLDS.values())).values()))()
+    world = seen.world
+    assert world is not None
+    remedy = "check the cluster's bucket, the rights of the head's role on it"
+    for subject in (*world.phases, *(str(job.id) for job in world.slurm.jobs)):
+        for dependency in Dependency:
+            lines = why(without(seen, dependency), subject).lines
+            told = [x.words for x in lines if x.part is Part.REMEDY and x.words.startswith(remedy)]
+            assert len(told) == (dependency is Dependency.CONTROL)
+
+
 def without(seen: ClusterSnapshot, dependency: Dependency) -> ClusterSnapshot:
     """The same cluster after the loss of a dependency."""
     if dependency is Dependency.JOURNAL:

@@ -19,7 +19,7 @@ from gpucluster.agent.boot.systemd import START_S
 from gpucluster.cloud import bucket_object as s3
 from gpucluster.cloud.bucket_object import ONE_ATTEMPT_S
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Scaling, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Stamped
 from gpucluster.elastic import daemon as daemon_module
 from gpucluster.elastic import journal, notifier
 from gpucluster.elastic.daemon import SCAN_S, Daemon, Paths, Ports, RunOptions
@@ -206,9 +206,9 @@ class HangingControl:
         self._call()
         return Stamped(control=self.control, etag=None)
 
-    def last_scaling(self) -> Scaling:
+    def last_readable(self) -> Control:
         self._call()
-        return self.control.scaling
+        return self.control
 
     def write(self, control: Control, etag: str | None) -> str | None:
         self._call()

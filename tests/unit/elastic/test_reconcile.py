@@ -1,6 +1,7 @@
 """What looks only: `reconcile --dry-run`, `why` and what they read on a head, over a fleet that lives."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from support.fleet import Fleet
 from support.slurm_model import SlurmModel
 
 from gpucluster.elastic import status_endpoint
+from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
 from gpucluster.elastic.inspect import head, reconcile
+from gpucluster.elastic.inspect.daemon_view import UnitState
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.why import __main__ as why
 from gpucluster.elastic.listeners import listen_to_hooks
@@ -166,6 +169,28 @@ def test_dry_run_knows_since_when_the_daemon_listens(one: Head) -> None:
     )
     places = head.head_files(head.parser("x").parse_args(one.options))
     assert reconcile.would_do(head.read_snapshot(places, clients, lambda: fleet.now)) == ()
+
+
+def test_daemon_that_is_cut_off_is_told_by_the_row_of_its_loss(
+    one: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It drains, signals and requeues; `why` and the dry run called it idle."""
+    fleet = one.fleet
+    job = fleet.slurm.submit(1, lasts=3000.0)
+    fleet.until(lambda: job.state == "RUNNING", 120)
+    lost = {Dependency.CONTROL: Loss(since=fleet.now, words="AccessDenied: no")}
+    status = replace(fleet.reconciler.status, lost=lost)
+    lapsed = UnitState(
+        active="active", sub="running", status="no lease: the control object: no", silent_s=0.4
+    )
+    one.clients = replace(one.clients, status=lambda: status, unit=lambda: lapsed)
+    row = LOSSES[Dependency.CONTROL]
+    for look in (one.dry, lambda: one.why(str(job.id)), lambda: one.why(next(iter(job.nodes)))):
+        assert look() == 0
+        said = capsys.readouterr()
+        assert row.stops in said.out
+        assert row.goes_on in said.out
+        assert "no lease" not in said.out + said.err
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -76,8 +76,11 @@ def parse(text: str, now: float) -> UnitState:
     )
 
 
-def view(unit: UnitState | None, *, answers: bool) -> DaemonView:
-    """Return the view. `answers`: the daemon answers at its port, which a frozen one also does if only its main thread hangs."""
+def view(unit: UnitState | None, *, answers: bool, evacuates: bool = False) -> DaemonView:
+    """Return the view. `answers`: the daemon answers at its port, which a frozen one also does if only its main thread hangs.
+
+    `evacuates`: it says there that it cannot read the control object and goes on to evacuate, which the row of that loss tells.
+    """
     if unit is None or unit.active != "active":
         return ACTING if answers else _not_running(unit)
     if unit.silent_s is not None and unit.silent_s >= SILENT_S:
@@ -87,7 +90,7 @@ def view(unit: UnitState | None, *, answers: bool) -> DaemonView:
         )
     if unit.status.startswith(STANDBY):
         return _waiting(unit.status.removeprefix(STANDBY))
-    if unit.status.startswith(NO_LEASE):
+    if unit.status.startswith(NO_LEASE) and not evacuates:
         return _without_lease("holds no lease now", unit.status.removeprefix(NO_LEASE))
     # A daemon that has just begun, or whose port another program has, ticks and does not answer.
     return ACTING if answers or unit.silent_s is not None else UNKNOWN

@@ -145,9 +145,7 @@ def read_with_daemon(
     published = clients.status()
     status = _status(clients, plan, now, where, published)
     no_daemon = plan.aws is None
-    daemon = (
-        daemon_view.ACTING if no_daemon else daemon_view.view(clients.unit(), answers=published is not None)
-    )
+    daemon = daemon_view.ACTING if no_daemon else _daemon(clients.unit(), published)
     slurm, cloud = _slurm(clients.slurm, now), _cloud(clients.cloud, plan, record.memory, now)
     if isinstance(cloud, Loss):  # the daemon's own error counts first
         status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
@@ -246,6 +244,12 @@ def _status(
     if status.reservations_at is None:
         status = replace(status, reservations=_reservations(clients.cloud, plan), reservations_at=now)
     return status
+
+
+def _daemon(unit: UnitState | None, published: StatusSnapshot | None) -> DaemonView:
+    """Return the view of this machine's daemon. One that was cut off while it held the lease still evacuates."""
+    cut_off = published is not None and Dependency.CONTROL in published.lost
+    return daemon_view.view(unit, answers=published is not None, evacuates=cut_off)
 
 
 def _slurm(port: SlurmPort, now: float) -> SlurmView | None:

@@ -6,6 +6,7 @@ function. If Slurm itself is the cause, the screen names its reason and a remedy
 
 from collections.abc import Iterable, Iterator
 
+from gpucluster.elastic.abilities import Dependency
 from gpucluster.elastic.decide.offers import Headroom, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
@@ -13,7 +14,7 @@ from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
 from gpucluster.elastic.inspect.why import allocated, pending
-from gpucluster.elastic.inspect.why.case import Case
+from gpucluster.elastic.inspect.why.case import Case, unread_remedy
 from gpucluster.elastic.inspect.why.causes import Cause, CauseFinder, Offers
 from gpucluster.elastic.inspect.why.history import Past, past
 from gpucluster.elastic.inspect.why.nodes import of_node
@@ -62,7 +63,8 @@ def permitted(world: World, shown: Screen) -> Screen:
         Line(part=Part.STATE, words=words)
         for words in losses.sentences(world.lost, world.now, world.plan.name)
     )
-    return screen(shown.subject, shown.cause, shown.headline, (*lost, *kept), shown.actions)
+    remedy = (unread_remedy(world),) if Dependency.CONTROL in world.lost else ()
+    return screen(shown.subject, shown.cause, shown.headline, (*lost, *kept, *remedy), shown.actions)
 
 
 def _silent_controller(snapshot: ClusterSnapshot) -> Iterator[Line]:

@@ -68,9 +68,14 @@ def halted_lines(case: Case) -> Iterator[Line]:
             words=f"if `gpucluster down {world.plan.name}` was interrupted, `pulumi up` permits launches again",
         )
         return
+    yield unread_remedy(world)
+
+
+def unread_remedy(world: World) -> Line:
+    """Return what a person can do if the control object cannot be read."""
     key = world.plan.aws and world.plan.aws.kms_key
     also = f", and the KMS key {key} (docs/aws.md, KMS keys)" if key else ""
-    yield Line(
+    return Line(
         part=Part.REMEDY, words=f"check the cluster's bucket, the rights of the head's role on it{also}"
     )
 

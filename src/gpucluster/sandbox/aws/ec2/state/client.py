@@ -11,6 +11,7 @@ from typing import TypeVar
 from gpucluster.cloud import eventbridge
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.port import (
+    NEVER_READABLE,
     CloudError,
     Control,
     Fault,
@@ -252,10 +253,10 @@ class ModelControl:
         self.damaged = words
         self._version = (self._version or 0) + 1
 
-    def last_scaling(self) -> Scaling:
+    def last_readable(self) -> Control:
         """See ControlPort."""
         self._admit("ListObjectVersions")
-        return self.control.scaling if self._version else Scaling.STOP
+        return self.control if self._version else NEVER_READABLE
 
     def stop(self, by: str) -> None:
         """See ControlPort."""
