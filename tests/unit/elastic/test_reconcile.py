@@ -11,7 +11,7 @@ from support.slurm_model import SlurmModel
 
 from gpucluster.elastic import status_endpoint
 from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
-from gpucluster.elastic.inspect import head, reconcile
+from gpucluster.elastic.inspect import head, pools, reconcile
 from gpucluster.elastic.inspect.daemon_view import UnitState
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.why import __main__ as why
@@ -33,6 +33,9 @@ class Head:
 
     def dry(self, *more: str) -> int:
         return reconcile.main(["--dry-run", *more, *self.options], self.clients)
+
+    def pools(self, *more: str) -> int:
+        return pools.main([*more, *self.options], self.clients)
 
     def why(self, *words: str) -> int:
         return why.main([*words, *self.options], self.clients)
@@ -185,12 +188,31 @@ def test_daemon_that_is_cut_off_is_told_by_the_row_of_its_loss(
     )
     one.clients = replace(one.clients, status=lambda: status, unit=lambda: lapsed)
     row = LOSSES[Dependency.CONTROL]
-    for look in (one.dry, lambda: one.why(str(job.id)), lambda: one.why(next(iter(job.nodes)))):
+    for look in (one.dry, one.pools, lambda: one.why(str(job.id)), lambda: one.why(next(iter(job.nodes)))):
         assert look() == 0
         said = capsys.readouterr()
         assert row.stops in said.out
         assert row.goes_on in said.out
         assert "no lease" not in said.out + said.err
+
+
+def test_list_of_pools_tells_what_stops_the_whole_cluster(
+    one: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It showed the stops of single pools alone: `h200: at most 16 nodes; all off`, and nothing was launched."""
+    one.fleet.run(5)
+    runs = UnitState(active="active", sub="running", status="acts, as head/b/1.2/n", silent_s=0.4)
+    one.clients = replace(one.clients, status=lambda: one.fleet.reconciler.status, unit=lambda: runs)
+    assert one.pools() == 0
+    assert capsys.readouterr().out == "h200: at most 16 nodes; all off\n"
+    one.fleet.control.stop("an operator")
+    assert one.pools() == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["launches are stopped, by an operator"]
+    assert one.pools("--json") == 0
+    assert json.loads(capsys.readouterr().out)["stops"] == ["launches are stopped, by an operator"]
+    one.clients = replace(one.clients, unit=lambda: replace(runs, silent_s=47.0))
+    assert one.pools() == 0
+    assert "has given no sign of life for 47 s: it launches nothing" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -2,9 +2,11 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from gpucluster.elastic.inspect import head
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect import head, losses
+from gpucluster.elastic.inspect.daemon_view import DaemonView
 from gpucluster.elastic.inspect.overview import PoolOverview, pools
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
@@ -16,20 +18,29 @@ def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None =
     options = head.parser("inspect.pools").parse_args(argv)
 
     def work() -> int:
-        snapshot = head.read_snapshot(head.head_files(options), clients)
+        snapshot, daemon = head.read_with_daemon(head.head_files(options), clients)
         if snapshot.world is None:
             raise StateError(
                 f"{snapshot.unanswered} does not answer", next_step="look at its log on the head"
             )
-        found = pools(snapshot.world)
+        found, why = pools(snapshot.world), tuple(stops(snapshot.world, daemon))
         if options.json:
-            body = {"schema": 1, "pools": codec.to_json(found)}
+            body = {"schema": 1, "pools": codec.to_json(found), "stops": list(why)}
             sys.stdout.write(json.dumps(body, indent=1, sort_keys=True) + "\n")
         else:
-            sys.stdout.write("".join(f"{line(pool)}\n" for pool in found))
+            sys.stdout.write("".join(f"{words}\n" for words in (*map(line, found), *why)))
         return 0
 
     return head.run(work)
+
+
+def stops(world: World, daemon: DaemonView) -> Iterator[str]:
+    """Yield what stops the launches of the whole cluster, as `status` tells it; a stop of one pool is in its line."""
+    if daemon.effect:
+        yield daemon.effect
+    yield from losses.sentences(world.lost, world.now, world.plan.name)
+    if world.observation.halted:
+        yield world.observation.halted
 
 
 def line(pool: PoolOverview) -> str:
