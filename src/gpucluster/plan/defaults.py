@@ -192,6 +192,13 @@ SLURMD_TIMEOUT_OF_HOSTS_S = Default(
     300,
     "slurmctld sets a node DOWN after this time without an answer, and its jobs end. A host that is only busy answers within it",
 )
+
+
+def slurmd_timeout(plan: "model.SlurmPlan") -> Default:
+    """SlurmdTimeout of the plan's slurm.conf."""
+    return SLURMD_TIMEOUT_OF_HOSTS_S if plan.aws is None else SLURMD_TIMEOUT_S
+
+
 WEIGHTS = {  # (has GPUs, is always on) -> Weight of the node
     (False, True): 1,
     (False, False): 2,

@@ -85,6 +85,7 @@ class NodeReport:
     without_script: tuple[
         int, ...
     ] = ()  # of the last answer's `batch_jobs`, those without a batch script here
+    slurmd_down_s: float | None = None  # seconds since slurmd ended; None: it runs or restarts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

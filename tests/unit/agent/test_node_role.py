@@ -550,3 +550,35 @@ def test_stand_in_of_the_sandbox_is_in_progress_first(tmp_path):
 def test_real_cuda_check_answers_success_without_the_library():
     done = subprocess.run([sys.executable, "-I", "-c", slurmd.CUDA_INIT], check=False)
     assert done.returncode == 0
+
+
+SHOW = "systemctl show slurmd.service"
+
+
+@pytest.mark.parametrize(
+    ("state", "exited_at", "told"),
+    [
+        ("active", 900.0, None),
+        ("reloading", 900.0, None),
+        ("inactive", 940.0, 60.0),
+        ("failed", 940.0, 60.0),
+        ("activating", 940.0, 60.0),  # systemd starts it again and again
+        ("activating", 998.0, None),  # it restarts
+    ],
+)
+def test_report_tells_how_long_slurmd_has_not_run(tmp_path, state, exited_at, told):
+    """A stopped slurmd showed only when slurmctld had waited SlurmdTimeout for it."""
+    node = a_node(tmp_path)
+    booted = boot(node)
+    node.clock = 1000.0
+    node.answers[SHOW] = f"ActiveState={state}\nActiveExitTimestampMonotonic={int(exited_at * 1e6)}\n"
+    node_role.heartbeat(node.machine(), booted)
+    report = json.loads(node.posts[-1][1].decode().removeprefix("MUNGE:"))
+    assert report["slurmd_down_s"] == told
+
+
+def test_report_before_slurmd_starts_tells_nothing_of_it(tmp_path):
+    node = a_node(tmp_path)
+    node.answers[SHOW] = "ActiveState=inactive\nActiveExitTimestampMonotonic=0\n"
+    boot(node)
+    assert json.loads(node.posts[0][1].decode().removeprefix("MUNGE:"))["slurmd_down_s"] is None

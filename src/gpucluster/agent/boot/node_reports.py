@@ -4,7 +4,7 @@ import re
 import secrets
 from dataclasses import replace
 
-from gpucluster.agent.boot import boot_state
+from gpucluster.agent.boot import boot_state, systemd
 from gpucluster.agent.boot.boot_state import BootState, SavedState, require
 from gpucluster.agent.boot.runner import one_line
 from gpucluster.agent.credentials import job_steps
@@ -66,6 +66,7 @@ def build(machine: Machine, state: BootState, phase: NodePhase) -> NodeReport:
         watched=health.watched,
         clock=machine.clock(),
         without_script=_without_script(machine, state),
+        slurmd_down_s=systemd.down_s(machine, "slurmd") if saved.slurmd_node else None,
     )
 
 

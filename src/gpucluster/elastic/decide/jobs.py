@@ -111,7 +111,7 @@ def _last_beat(world: World, job: SlurmJob) -> float | None:
     for node in job.nodes:
         incarnation = world.incarnation(node)
         received = world.reports.get(incarnation.instance or "") if incarnation is not None else None
-        if received is None or _is_silent(world, received):
+        if received is None or is_silent(world, received):
             return None
         for beat in received.report.heartbeats:
             at = received.at - max(0.0, received.report.clock - beat.at)
@@ -120,7 +120,8 @@ def _last_beat(world: World, job: SlurmJob) -> float | None:
     return last
 
 
-def _is_silent(world: World, received: ReceivedReport) -> bool:
+def is_silent(world: World, received: ReceivedReport) -> bool:
+    """Return whether the agent has missed its last heartbeats."""
     return received.at + max(SILENT_BEATS * world.plan.times.heartbeat_s, SILENT_LEAST_S) < world.now
 
 

@@ -16,12 +16,14 @@ from functools import cached_property
 from gpucluster.elastic.decide.node_context import EXPECTED_S, NodeContext, SharedContext
 from gpucluster.elastic.decide.world import SCHEDULES_S, InstanceStatus, World
 from gpucluster.elastic.events import Event, StateLingers, UnknownState
+from gpucluster.plan import defaults
+from gpucluster.plan.model import SlurmPlan
 from gpucluster.slurm.drains import DrainOwner, health_words
 from gpucluster.slurm.states import NodeState, SlurmPhase
 from gpucluster.text import short
 
 UNMOVED_S = 60.0  # twice the slowest scan of the power thread, and slurmctld's own delays (S02)
-SLURMD_TIMEOUT_S = 300.0  # SlurmdTimeout and the pings before it, at most 1.4 times SlurmdTimeout (S08)
+SLURMD_PINGS = 1.4  # slurmctld sets a node DOWN so many SlurmdTimeouts after its last answer, at most (S08)
 
 
 class Decision(StrEnum):
@@ -114,8 +116,13 @@ def _schedule(s: NodeContext) -> float:
     return SCHEDULES_S + _next_pass(s)
 
 
-def _silent(_: NodeContext) -> float:
-    return SLURMD_TIMEOUT_S
+def down_after_s(plan: SlurmPlan) -> float:
+    """Return the longest time from the last answer of a node's slurmd until slurmctld sets the node DOWN."""
+    return SLURMD_PINGS * defaults.slurmd_timeout(plan).value
+
+
+def _silent(s: NodeContext) -> float:
+    return down_after_s(s.shared.world.plan) + UNMOVED_S
 
 
 # --- additions to the text -------------------------------------------------------------------------
@@ -243,6 +250,15 @@ FAULT_LIMIT = Row(
     "a GPU failed, and it stays drained: its pool has had its most replacements of an hour",
     detail=_why_left,
 )
+NOT_RESPONDING = Row(
+    "not-responding",
+    SlurmPhase.NOT_RESPONDING,
+    _always,
+    Decision.WAIT,
+    _silent,
+    "it does not respond; slurmctld sets it DOWN if that continues",
+    leave_bound=_silent,
+)
 HOURLY_LIMITS = (UNHEALTHY_LIMIT, PROGRAM_LIMIT, FAULT_LIMIT)
 
 ROWS: tuple[Row, ...] = (
@@ -369,8 +385,7 @@ ROWS: tuple[Row, ...] = (
     FAULT_LIMIT,
     Row("interrupted", (SlurmPhase.UP, SlurmPhase.NOT_RESPONDING), lambda s: s.incarnation is not None and s.incarnation.interruption is not None, Decision.EVACUATE,
          _unbounded, "its instance is being evacuated", detail=_why_left),
-    Row("not-responding", SlurmPhase.NOT_RESPONDING, _always, Decision.WAIT, _silent,
-         "it does not respond; slurmctld sets it DOWN if that continues"),
+    NOT_RESPONDING,
     Row("up-removed", SlurmPhase.UP, lambda s: s.removed and s.node.drained and not (s.busy or s.kept or s.drained_by_person), Decision.OFF, _off,
          "a new bundle removes or changes it, and it has no job", if_drained=True),
     Row("up-removed-busy", SlurmPhase.UP, lambda s: s.removed and not s.drained_by_person, Decision.NOTHING, _unbounded,
@@ -520,6 +535,7 @@ def _watched(world: World) -> Iterator[tuple[NodeContext, Row]]:
         SlurmPhase.UNKNOWN,
         SlurmPhase.POWER_DOWN_PENDING,
         SlurmPhase.STUCK,
+        SlurmPhase.NOT_RESPONDING,
         SlurmPhase.DOWN,
         SlurmPhase.DOWN_OFF,
     ):

@@ -12,6 +12,7 @@ from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
+from gpucluster.elastic.inspect.silent import SilentNode, silent_nodes
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
@@ -71,6 +72,16 @@ class NotReplaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """Nodes that are up in Slurm with one fault of slurmd (`silent`): the earliest `since` and `down_by` of them."""
+
+    nodes: str  # hostlist
+    words: str
+    since: float | None
+    down_by: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """Jobs that wait for one cause, each task of an array as one; `job` is the one that was submitted first."""
 
@@ -112,6 +123,7 @@ class Overview:
     refused: tuple[RefusedOffer, ...] = ()
     draining: tuple[Draining, ...] = ()
     not_replaced: tuple[NotReplaced, ...] = ()
+    silent: tuple[Silent, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     running: int = 0
     spending: Spending | None = None
@@ -148,6 +160,7 @@ def overview(
         refused=tuple(_refused(world)),
         draining=tuple(_draining(world)),
         not_replaced=tuple(_not_replaced(world)),
+        silent=tuple(_silent(world)),
         waiting=tuple(_waiting(world)),
         running=sum(1 for job in world.slurm.jobs if job.running or job.configuring),
         spending=None if world.plan.aws is None else _spending(world),
@@ -212,6 +225,19 @@ def _not_replaced(world: World) -> Iterator[NotReplaced]:
             again = replacements.next_at(world, pool)
             nodes = hostlist.fold(kept[pool.name])
             yield NotReplaced(nodes=nodes, per_hour=pool.replacements_per_hour, again_at=again)
+
+
+def _silent(world: World) -> Iterator[Silent]:
+    by_words: dict[str, list[SilentNode]] = {}
+    for node in silent_nodes(world):
+        by_words.setdefault(node.words, []).append(node)
+    for words, nodes in sorted(by_words.items()):
+        yield Silent(
+            nodes=hostlist.fold([node.name for node in nodes]),
+            words=words,
+            since=min((node.since for node in nodes if node.since is not None), default=None),
+            down_by=min((node.down_by for node in nodes if node.down_by is not None), default=None),
+        )
 
 
 def _waiting(world: World) -> Iterator[Waiting]:
@@ -290,6 +316,15 @@ def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         again = relative_time(one.again_at, now)
         words = f"{one.nodes}: unhealthy, and not replaced: at most {one.per_hour} an hour, the next {again}"
         yield "limit", words
+    yield from _most("silent", [f"{one.nodes}: {_words_of_silent(one, now)}" for one in shown.silent])
+
+
+def _words_of_silent(one: Silent, now: float) -> str:
+    since = "" if one.since is None else f", since {relative_time(one.since, now)}"
+    if one.down_by is None:
+        return f"{one.words}{since}"
+    down = "DOWN by" if one.down_by > now else "not DOWN, which was due"
+    return f"{one.words}{since}; {down} {relative_time(one.down_by, now)}"
 
 
 def _lines_of_jobs(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:

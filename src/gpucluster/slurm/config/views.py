@@ -341,7 +341,7 @@ def slurm_conf(plan: SlurmPlan) -> SlurmConf:
         prolog_flags="Alloc,Contain,DeferBatch" if plan.aws or _has_health_prolog(plan) else "Alloc,Contain",
         private_tmp=_private_tmp(plan),
         return_to_service=_return_to_service(plan),
-        slurmd_timeout_s=_slurmd_timeout_s(plan),
+        slurmd_timeout_s=str(int(defaults.slurmd_timeout(plan).value)),
         reboots=() if plan.aws else (RebootLines(within_s=_resume_timeout_s(plan)),),
         bf_window_min=str(window_min),
         bf_resolution_s=str(60 if window_min <= 2 * DAY_MIN else 600),
@@ -520,12 +520,6 @@ def _private_tmp(plan: SlurmPlan) -> str:
     if "namespacetype" in catalog.slurm_facts(plan.slurm.version).keys["slurm.conf"]:
         return "NamespaceType=namespace/tmpfs"
     return "JobContainerType=job_container/tmpfs"
-
-
-def _slurmd_timeout_s(plan: SlurmPlan) -> str:
-    if plan.aws is None:
-        return str(int(defaults.SLURMD_TIMEOUT_OF_HOSTS_S.value))
-    return str(int(defaults.SLURMD_TIMEOUT_S.value))
 
 
 def _return_to_service(plan: SlurmPlan) -> str:

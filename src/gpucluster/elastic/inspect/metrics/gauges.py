@@ -12,6 +12,7 @@ from gpucluster.elastic.decide.node_table import NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers
 from gpucluster.elastic.decide.terminations import strays
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect.silent import silent_nodes
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
@@ -46,6 +47,9 @@ GAUGES: Mapping[str, Gauge] = {
     "nodes_unhealthy": Gauge(
         "Nodes that fail a health check and are not drained, because the pool has its most drained nodes.",
         ("pool",),
+    ),
+    "nodes_silent": Gauge(
+        "Nodes that are up in Slurm, and whose slurmd does not run or does not answer.", ("pool",)
     ),
     "transition_seconds": Gauge(
         "Longest time that a node has been in a transitional phase.", ("pool", "state")
@@ -183,6 +187,9 @@ def _nodes(world: World, since: Since) -> Iterator[Row]:
             1 for s in world.phases if world.slots[s].pool.name == pool.name and world.node(s).unhealthy
         )
         yield "nodes_unhealthy", (pool.name,), float(bad)
+    silent = Counter(world.slots[one.name].pool.name for one in silent_nodes(world))
+    for pool in world.plan.pools:
+        yield "nodes_silent", (pool.name,), float(silent[pool.name])
     table = NodeTable(world)
     rows = Counter((world.slots[s].pool.name, row_for(table.context(s)).name) for s in world.phases)
     for labels, count in sorted(rows.items()):

@@ -9,6 +9,7 @@ from gpucluster.elastic.decide.evacuation import EvacuationContext, EvacuationRo
 from gpucluster.elastic.decide.interruptions import interruption_reason
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind
+from gpucluster.elastic.inspect import silent
 from gpucluster.elastic.inspect.daemon_view import IDLE
 from gpucluster.elastic.inspect.why.case import (
     Case,
@@ -69,6 +70,7 @@ def starting(case: Case) -> Screen:
         *answered(case),
         *comment_lines,
         *_boots(case, waiting),
+        *silent.of_job(world, job),
         *_starting_next(case, waiting),
         *spend_lines(world),
     )
@@ -206,6 +208,7 @@ def running(case: Case) -> Screen:
     lines = (
         *asked(case),
         since,
+        *silent.of_job(world, job),
         *_interruptions(case),
         *_half_started(case),
         *_heartbeat(case),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect import silent
 from gpucluster.elastic.inspect.why import drain_lines
 from gpucluster.elastic.inspect.why.causes import Cause
 from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen
@@ -34,7 +35,7 @@ def of_host(world: World, name: str, jobs: Iterator[Line]) -> Screen:
     node = world.node(name)
     headline = next(words for matches, words in _HEADLINES if matches(node))
     return screen(
-        f"node {name}", Cause.NODE, headline, (*_state(world, node), *drain_lines.lines(world, name), *jobs, *_remedy(node))
+        f"node {name}", Cause.NODE, headline, (*_state(world, node), *silent.of_node(world, name), *drain_lines.lines(world, name), *jobs, *_remedy(node))
     )  # fmt: skip
 
 

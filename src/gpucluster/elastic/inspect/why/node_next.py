@@ -12,6 +12,7 @@ from gpucluster.elastic.decide.node_table import (
     HOURLY_LIMITS,
     IDLE,
     NEEDED_BOOTS,
+    NOT_RESPONDING,
     OFF,
     OFF_GRACE,
     Decision,
@@ -93,6 +94,8 @@ def now(world: World, mine: tuple[Action, ...]) -> Iterator[Line]:
 def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext, row: Row) -> Iterator[Line]:
     """Return the next step of its row, and its time: exact, or at the latest after a bound."""
     name, incarnation = context.slot, context.incarnation
+    if row is NOT_RESPONDING:
+        return  # `silent` has the next step
     if row.decision is Decision.TERMINATE:
         yield from _terminated(world, context, row)
     elif row.decision is Decision.CAPACITY:

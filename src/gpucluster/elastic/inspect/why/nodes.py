@@ -6,6 +6,7 @@ from gpucluster.elastic.decide.node_table import Decision, NodeTable, Row, row_f
 from gpucluster.elastic.decide.offers import Headroom
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry
+from gpucluster.elastic.inspect import silent
 from gpucluster.elastic.inspect.snapshot import actions_on
 from gpucluster.elastic.inspect.why import drain_lines, node_instance, node_next, reserved
 from gpucluster.elastic.inspect.why.causes import Cause, Offers
@@ -41,6 +42,8 @@ def of_node(
     mine = actions_on(actions, name, incarnation.instance if incarnation is not None else None)
     lines = (
         *_slurm(world, name, row),
+        # an action of the daemon comes before the one of slurmctld
+        *(line for line in silent.of_node(world, name) if not mine or line.part is not Part.NEXT),
         *drain_lines.lines(world, name),
         *node_instance.lines(world, name, entries),
         *_jobs(world, name),
