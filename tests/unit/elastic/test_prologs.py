@@ -4,12 +4,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.cluster_states import BUSY, NOW, burst, instance, job, living, node, report_of, sight
+from support.cluster_states import (
+    BUSY,
+    NOW,
+    OFF,
+    WAKING,
+    burst,
+    instance,
+    job,
+    living,
+    node,
+    report_of,
+    sight,
+)
 
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.jobs import MAX_RESTARTS
-from gpucluster.elastic.model import Action, Comment, Requeue
+from gpucluster.elastic.memory import Memory, fold
+from gpucluster.elastic.model import Action, Comment, RecordEvents, Requeue
 from gpucluster.plan.messages import NodePhase
+from gpucluster.slurm.values import SlurmJob
 
 SLOT, PLAN = "h200-2a-1", burst()
 LONG = NOW - PLAN.times.prolog_s - 1
@@ -69,6 +83,29 @@ def test_job_is_half_started_after_the_time_for_its_prolog(ago: float, found: in
     s = sight(PLAN, nodes=[node(SLOT, BUSY)], jobs=[one])
     actions = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
     assert len([a for a in actions if isinstance(a, Requeue)]) == found
+
+
+def seen(memory: Memory, states: str, one: SlurmJob) -> tuple[Memory, tuple[Action, ...]]:
+    """The memory after a pass that sees the job and its slot so, and the actions of the pass."""
+    s = sight(PLAN, nodes=[node(SLOT, states)], jobs=[one])
+    found = decide(s.plan, s.bindings, s.observation, memory, s.now)
+    entries = [entry for a in found if isinstance(a, RecordEvents) for entry in a.entries]
+    return fold(memory, entries), found
+
+
+def refused(memory: Memory, restarts: int) -> Memory:
+    """The memory after a start of job 7 that Slurm ended while its node booted, and that it counts as a restart."""
+    memory, _ = seen(memory, WAKING, job(7, SLOT, starts=True, restarts=restarts))
+    return seen(memory, OFF, job(7, restarts=restarts + 1))[0]
+
+
+def test_starts_that_never_began_are_no_restarts() -> None:
+    """E10: each test of capacity that EC2 refuses requeues the job, and its first run began with restart 4 to 6."""
+    memory = Memory(epoch="e")
+    for restarts in range(MAX_RESTARTS):
+        memory = refused(memory, restarts)
+    half = job(7, SLOT, reason="Prolog", started_at=LONG, restarts=MAX_RESTARTS)
+    assert [type(a) for a in told(seen(memory, BUSY, half)[1])] == [Requeue]
 
 
 LOST = {"reason": "None", "started_at": NOW - 300.0}
