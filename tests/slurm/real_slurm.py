@@ -33,6 +33,7 @@ import pytest
 from slurm_lab import trees
 from support.waiting import BOUND_S, eventually
 
+from gpucluster import agent
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmLine, SlurmPlan
@@ -65,6 +66,11 @@ PROGRAMS = {  # paths of the rendered files that gpucluster's agent installs: st
     names.PROLOG: "#!/bin/sh\nexit 0\n",
     names.TASK_PROLOG: "#!/bin/sh\nexit 0\n",
 }
+
+
+def a_file_of_the_machine(path: str) -> str:
+    """The text of one of our own files on machines, by its path there."""
+    return (Path(agent.__file__).parent / "units" / path.lstrip("/")).read_text()
 
 
 @dataclass(frozen=True)
@@ -264,12 +270,18 @@ class RealSlurm:
             if "=" in line
         ]
 
-    def spawn(self, *argv: str, user: str = "root", name: str | None = None) -> subprocess.Popen[bytes]:
-        """Start a daemon in the foreground on the head. Its output is in `log(NAME.out)`."""
+    def spawn(
+        self, *argv: str, user: str = "root", node: str | None = None, name: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a daemon in the foreground on the head, or on `node`, whose slurmd runs. Its output is in `log(NAME.out)`."""
         self.folder("/var/log/slurm", "slurm")
         with self.path(f"/var/log/slurm/{name or Path(argv[0]).name}.out.log").open("ab") as out:
             process = subprocess.Popen(
-                self._argv(argv, user=user), stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=_ENV
+                self._argv(argv, user=user, node=node),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=_ENV,
             )
         self._spawned.append(process)
         return process

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_slurm import USER, VERSIONS, RealSlurm
+from real_slurm import USER, VERSIONS, RealSlurm, a_file_of_the_machine
 from support.builders import a_lab_plan
 
-from gpucluster import agent
 from gpucluster.agent.boot import mig, mps
 from gpucluster.agent.boot.boot_state import BootState, Bundle
 from gpucluster.agent.machine import Machine
@@ -49,10 +48,6 @@ def a_shared_plan(sharing: str, *more: tuple[str, str]) -> SlurmOnHosts:
         ("gpus: {model: h100, count: 8}", "gpus: {model: h100, count: 8, memory: 80GiB}"),
         ('addresses: "192.0.2.[11-14]"}', f'addresses: "192.0.2.[11-14]", sharing: {sharing}}}'),
     )
-
-
-def a_file_of_the_machine(path: str) -> str:
-    return (Path(agent.__file__).parent / "units" / path.lstrip("/")).read_text()
 
 
 def slice_gpus(slurm: RealSlurm) -> None:

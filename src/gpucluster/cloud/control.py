@@ -5,7 +5,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpucluster.cloud.bucket_object import ATTEMPTS, BucketObject
-from gpucluster.cloud.port import NEVER_READABLE, CloudError, Control, Fault, Scaling, Stamped, StampedBody, malformed
+from gpucluster.cloud.port import (
+    NEVER_READABLE,
+    CloudError,
+    Control,
+    Fault,
+    Scaling,
+    Stamped,
+    StampedBody,
+    malformed,
+)
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, loads
 

@@ -115,11 +115,12 @@ class HookCalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlaced:
-    """Slurm gave a job our slots."""
+    """Slurm gave a job our slots. `restarts`: Slurm's count of the job's requeues at that time."""
 
     job: int
     slots: tuple[str, ...]
     submitted_at: float
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +132,10 @@ class JobRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased:
-    """The job no longer holds our slots: it ended, or was requeued."""
+    """The job no longer holds our slots: it ended, or was requeued. Not `began`: one of its nodes never came up for it."""
 
     job: int
+    began: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +441,7 @@ class HeartbeatResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForgotten:
-    """Slurm no longer lists the job. Memory drops its count of runs with GPU faults."""
+    """Slurm no longer lists the job. Memory drops its counts of runs with GPU faults and of starts that never began."""
 
     job: int
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 from gpucluster import shell
 from gpucluster.elastic.decide.evacuation import interruption_notice
@@ -22,9 +22,10 @@ from gpucluster.elastic.listeners import Server
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView, SlurmView
 from gpucluster.plan import codec
-from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
+from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, RunAnswer, RunQuestion
 from gpucluster.plan.model import SlurmPlan
 
+T = TypeVar("T")
 MAX_BODY = 64 * 1024  # a report's credential is about 2 KiB
 READ_S = 10.0  # seconds for a whole connection, also with a slow peer
 PER_PEER = (
@@ -57,6 +58,9 @@ class RegistrationSnapshot:
     nodes: Mapping[str, RegisteredNode] = field(default_factory=dict[str, RegisteredNode])  # by instance
     hosts: tuple[str, ...] = ()
     unsettled: bool = True  # a launch has no outcome yet: an unknown instance may be ours
+    runs_begun: Callable[[int, int], int] = (
+        Memory().runs_begun
+    )  # of a job id and Slurm's count of its requeues
 
     @classmethod
     def of(
@@ -93,6 +97,7 @@ class RegistrationSnapshot:
             nodes=nodes,
             hosts=tuple(f"{address} {slot}" for slot, address in here),
             unsettled=bool(memory.launches),
+            runs_begun=memory.runs_begun,
         )
 
 
@@ -120,18 +125,24 @@ class RegistrationService:
 
     def node(self, peer: str, body: str) -> Reply:
         """POST /v1/node."""
-        try:
-            with self._decoders:
-                uid, payload = self._unmunge(body)
-        except shell.CommandError:
-            return _no("munge does not accept the credential")
-        if uid != 0:
-            return _no(f"made by uid {uid}, not by root")
-        return self._believed(peer, payload)
+        payload = self._of_root(body)
+        return payload if isinstance(payload, Reply) else self._believed(peer, payload)
+
+    def run(self, peer: str, body: str) -> Reply:
+        """POST /v1/run."""
+        payload = self._of_root(body)
+        if isinstance(payload, Reply):
+            return payload
+        snapshot, question = self.snapshot, _parsed(RunQuestion, payload)
+        node = snapshot.nodes.get(question.instance_id) if question else None
+        if question is None or node is None or node.address != peer:
+            return _no("not a question of one of ours")
+        begun = snapshot.runs_begun(question.job, question.restarts)
+        return Reply(status=200, body=codec.message(RunAnswer(begun=begun)))
 
     def failed(self, peer: str, body: str) -> Reply:
         """POST /v1/failed: from an instance that has no key yet."""
-        report = _report(body)
+        report = _parsed(NodeReport, body)
         node = self.snapshot.nodes.get(report.instance_id) if report else None
         if report is None or node is None or node.address != peer or node.registered:
             return _no("not one of ours, or registered already")
@@ -139,8 +150,17 @@ class RegistrationService:
             self._receive(report)
         return Reply(status=204)
 
+    def _of_root(self, credential: str) -> str | Reply:
+        """Return the payload of a credential that root made; else the refusal."""
+        try:
+            with self._decoders:
+                uid, payload = self._unmunge(credential)
+        except shell.CommandError:
+            return _no("munge does not accept the credential")
+        return payload if uid == 0 else _no(f"made by uid {uid}, not by root")
+
     def _believed(self, peer: str, payload: str) -> Reply:
-        snapshot, report = self.snapshot, _report(payload)
+        snapshot, report = self.snapshot, _parsed(NodeReport, payload)
         if report is None:
             return _no("not a report")
         node = snapshot.nodes.get(report.instance_id)
@@ -186,7 +206,7 @@ def serve(address: str, port: int, service: RegistrationService) -> ThreadingHTT
         server_version, sys_version = "gpucluster", ""
 
         def do_POST(self) -> None:
-            routes = {"/v1/node": service.node, "/v1/failed": service.failed}
+            routes = {"/v1/node": service.node, "/v1/failed": service.failed, "/v1/run": service.run}
             route = routes.get(self.path)
             length = self.headers.get("Content-Length", "")
             if route is None:
@@ -285,9 +305,9 @@ def _address(cloud: CloudView | None, instance: str) -> str | None:
     return listed.address if listed else None
 
 
-def _report(text: str) -> NodeReport | None:
+def _parsed(kind: type[T], text: str) -> T | None:
     try:
-        return codec.loads_known(NodeReport, text)
+        return codec.loads_known(kind, text)
     except (ValueError, RecursionError):
         return None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpucluster.plan import names
-from gpucluster.plan.model import Mig, Mps, NodeShape, Pool, Shards, SlurmPlan
+from gpucluster.plan.model import Containers, Mig, Mps, NodeShape, Pool, Shards, SlurmPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,13 @@ def has_mps(pools: Iterable[Pool]) -> bool:
 
 
 def has_task_prolog(plan: SlurmPlan) -> bool:
-    """Whether slurmd runs our TaskProlog, which sets variables of jobs."""
-    return has_mps(plan.pools) or (plan.aws is not None and plan.aws.jobs is not None)
+    """Whether slurmd runs our TaskProlog, which sets variables of jobs.
+
+    For the restarts alone not with Pyxis: it runs the TaskProlog inside the container, where the program is missing.
+    """
+    if plan.aws is None:
+        return has_mps(plan.pools)
+    return has_mps(plan.pools) or plan.aws.jobs is not None or plan.slurm.containers is not Containers.PYXIS
 
 
 def units(shape: NodeShape) -> int:

@@ -4,6 +4,8 @@ POST /v1/node    body: a munge credential made by uid 0; its payload is a NodeRe
     200 NodeAnswer | 403 {"error"} not an instance of this cluster | 503 {"error"} try again later
 POST /v1/failed  body: a NodeReport as plain JSON, for a machine without a key; accepted only from
     the address of an instance of this cluster that has not registered. 204 | 403
+POST /v1/run     body: a munge credential as of /v1/node; its payload is a RunQuestion as JSON
+    200 RunAnswer | 403 | 503
 Every heartbeat is the same POST /v1/node again: it reports the state, not an event.
 """
 
@@ -105,6 +107,23 @@ class NodeAnswer:
         int, ...
     ] = ()  # jobs whose batch script slurmctld has running on this node for some time
     ends: bool = False  # the machine powers off if slurmctld shows its node powered down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuestion:
+    """A job that starts on the node: how many of its runs began before this one? `restarts` is Slurm's own count."""
+
+    instance_id: str
+    nonce: str
+    job: int
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnswer:
+    """The runs of the job that began before this one."""
+
+    begun: int
 
 
 # --- between the agent, the daemon and an operator, on the head: files with one JSON object -------------------------

@@ -77,6 +77,9 @@ PROLOG_SOCKET = (
     f"{AGENT_RUN}/prolog.sock"  # Unix datagram: the hostlist of a job whose node names must resolve here
 )
 JOB_HEARTBEAT_DIR = "/run/gpucluster-heartbeats"  # opt-in: a job touches JOBID there while it makes progress
+JOB_RESTARTS_DIR = (
+    "/run/gpucluster-restarts"  # of root: the Prolog writes the number of runs that began before, as JOBID
+)
 PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: sends the hostlist to PROLOG_SOCKET; needs PrologFlags=Alloc
 JOBS_DIR = "/run/gpucluster-jobs"  # of the agent, if jobs have a role: the Prolog writes a job's token there, as JOBID
 JOBS_PORT = 301  # loopback: credentials of jobs. Only root can bind it (below 1024); clients of NFS or rpc use 512-1023
@@ -96,7 +99,7 @@ MIG_VARIABLE = (
 MIG_MAJOR_STAND_IN = 511  # major of device files without a driver
 FABRIC_FOLDER = "/sys/class/infiniband"  # devices of EFA and InfiniBand
 FABRIC_VARIABLE = "GPUCLUSTER_FABRIC"  # in the agent's environment: another folder of this form
-TASK_PROLOG = f"{HOOK_DIR}/task_prolog"  # Slurm's TaskProlog: gives a job the address of its credentials and its MPS daemon
+TASK_PROLOG = f"{HOOK_DIR}/task_prolog"  # Slurm's TaskProlog: gives a job its restarts, the address of its credentials and its MPS daemon
 MPS_UNIT = "gpucluster-mps@"  # the control daemon of GPU N: gpucluster-mps@N.service
 MPS_DIR = "/run/gpucluster-mps"  # the pipes of the control daemon of GPU N: MPS_DIR/N
 PRIVATE_TMP = "/var/lib/gpucluster-tmp"  # on nodes: the /tmp of each job, if the plan names no other folder

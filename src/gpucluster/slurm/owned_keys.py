@@ -35,7 +35,7 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "statesavelocation": "the field `head.state`", "slurmdspooldir": _UNITS, "slurmctldpidfile": _UNITS,
         "slurmdpidfile": _UNITS, "slurmctldlogfile": _UNITS, "slurmdlogfile": _UNITS,
         "prolog": _HEALTH, "epilog": _HEALTH, "prologslurmctld": "the elastic daemon's waiter",
-        "prologflags": "Alloc and Contain are for the GPUs of a job and for its checks; X11 and others have no field", "taskprolog": "the fields `aws.jobs` and `sharing.mps`", "healthcheckprogram": _HEALTH,
+        "prologflags": "Alloc and Contain are for the GPUs of a job and for its checks; X11 and others have no field", "taskprolog": "the restarts of a job, and the fields `aws.jobs` and `sharing.mps`", "healthcheckprogram": _HEALTH,
         "prologepilogtimeout": _PROLOG_LIMIT, "prologtimeout": _PROLOG_LIMIT, "epilogtimeout": _PROLOG_LIMIT,
         "healthcheckinterval": _HEALTH, "healthchecknodestate": _HEALTH,
         "jobcontainertype": "the field `slurm.private_tmp`", "namespacetype": "the field `slurm.private_tmp`",

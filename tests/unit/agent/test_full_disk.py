@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -204,8 +205,9 @@ def test_prolog_replaces_a_link_in_place_of_the_heartbeat_file(tmp_path: Path) -
     assert victim.stat().st_uid == 0
 
 
-def test_heartbeat_files_of_ended_jobs_are_removed(tmp_path: Path) -> None:
-    folder = tmp_path / names.JOB_HEARTBEAT_DIR.lstrip("/")
+@pytest.mark.parametrize("kind", [names.JOB_HEARTBEAT_DIR, names.JOB_RESTARTS_DIR])
+def test_files_of_ended_jobs_are_removed(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / kind.lstrip("/")
     folder.mkdir(parents=True)
     (folder / "17").touch()
     changed = (folder / "17").stat().st_ctime
@@ -214,6 +216,41 @@ def test_heartbeat_files_of_ended_jobs_are_removed(tmp_path: Path) -> None:
     assert (folder / "17").exists(), "its first step has not started"
     job_heartbeats.sweep(replace(machine, clock=lambda: changed + job_heartbeats.STARTING_S + 1))
     assert not (folder / "17").exists()
+
+
+RESTARTS = """
+import os, socket, subprocess, sys
+path, prolog, reply = sys.argv[1:]
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+    agent.bind(path)
+    started = subprocess.Popen([prolog], env={**os.environ, "GPUCLUSTER_PROLOG_SOCKET": path})
+    request, caller = agent.recvfrom(65536)
+    print(request.decode())
+    agent.sendto(reply.encode(), caller)
+    sys.exit(started.wait())
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "left"), [("ok 2", "2\n"), ("ok", None), ("ok 2; reboot", None), ("ok 0", "0\n")]
+)
+def test_prolog_leaves_the_runs_that_began_for_the_task(tmp_path: Path, reply: str, left: str | None) -> None:
+    """The file of an earlier run of the job goes in each case."""
+    folder = tmp_path / names.JOB_RESTARTS_DIR.lstrip("/")
+    folder.mkdir(parents=True)
+    (folder / "17").write_text("9\n")
+    variables = {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "gpu-[1-2]", "SLURM_JOB_RESTART_COUNT": "3"}
+    folders = {
+        "GPUCLUSTER_RESTARTS": str(folder),
+        "GPUCLUSTER_HEARTBEATS": "/none",
+        "GPUCLUSTER_JOBS": "/none",
+    }
+    argv = [sys.executable, "-c", RESTARTS, str(tmp_path / "socket"), PROLOG, reply]
+    done = subprocess.run(argv, env={**variables, **folders}, check=True, capture_output=True, text=True)
+    assert done.stdout == "gpu-[1-2]\n17\n3\n"
+    file = folder / "17"
+    assert (file.read_text() if file.exists() else None) == left
+    assert left is None or file.stat().st_mode & 0o777 == 0o644
 
 
 # --- links -----------------------------------------------------------------------------------------

@@ -478,7 +478,9 @@ def test_sdk_accepts_the_reply(node: Node, monkeypatch: pytest.MonkeyPatch) -> N
 def task(tmp_path: Path, **environment: str) -> str:
     """Run the TaskProlog with a folder of the test."""
     folder = tmp_path / names.JOBS_DIR.lstrip("/")
-    script = (UNITS / names.TASK_PROLOG.lstrip("/")).read_text().replace(names.JOBS_DIR, str(folder))
+    restarts = tmp_path / names.JOB_RESTARTS_DIR.lstrip("/")
+    script = (UNITS / names.TASK_PROLOG.lstrip("/")).read_text()
+    script = script.replace(names.JOBS_DIR, str(folder)).replace(names.JOB_RESTARTS_DIR, str(restarts))
     done = subprocess.run(
         ["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True
     )
@@ -521,8 +523,30 @@ def test_without_a_role_the_task_environment_is_unchanged(tmp_path: Path) -> Non
     assert task(tmp_path, SLURM_JOB_ID="7") == ""
 
 
+@pytest.mark.parametrize(
+    ("left", "count", "told"),
+    [
+        ("2\n", "5", "export SLURM_RESTART_COUNT=2\n"),
+        ("0\n", "5", "unset SLURM_RESTART_COUNT\n"),
+        (None, "5", ""),
+        ("", "5", ""),
+        ("2; reboot\n", "5", ""),
+        ("2\n", "", ""),
+    ],
+)
+def test_task_sees_the_runs_that_began(tmp_path: Path, left: str | None, count: str, told: str) -> None:
+    """Without a file, for example without a daemon, Slurm's own count stays."""
+    folder = tmp_path / names.JOB_RESTARTS_DIR.lstrip("/")
+    folder.mkdir(parents=True)
+    if left is not None:
+        (folder / "7").write_text(left)
+    assert task(tmp_path, SLURM_JOB_ID="7", SLURM_RESTART_COUNT=count) == told
+
+
 def test_scripts_and_code_have_the_same_paths() -> None:
     text = (UNITS / names.TASK_PROLOG.lstrip("/")).read_text()
+    assert f"restarts={names.JOB_RESTARTS_DIR}/" in text
+    assert f'RESTARTS = "{names.JOB_RESTARTS_DIR}"' in (UNITS / names.PROLOG.lstrip("/")).read_text()
     assert f"url={URL}" in text
     assert f'JOBS = "{names.JOBS_DIR}"' in (UNITS / names.PROLOG.lstrip("/")).read_text()
     assert names.JOBS_PORT < 512, "nobody but root binds it, and no client of NFS takes it"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.fake_machine import FakeMachine, Killed, a_bundle, a_small_plan, an_answer, answers
 
-from gpucluster.agent.boot import boot_state, slurmd
+from gpucluster.agent.boot import boot_state, node_reports, slurmd
 from gpucluster.agent.boot.boot_state import BootState
 from gpucluster.agent.boot.runner import StepFailedError, run_steps
 from gpucluster.agent.machine import Reply
@@ -319,6 +319,36 @@ def test_prolog_gets_its_answer_when_every_name_resolves(tmp_path):
     assert prolog_socket.replies == [("h200-1a-[1-3]", "ok")]
     assert "10.42.0.23 h200-1a-3" in node.text("/etc/hosts")
     assert len(node.posts) <= len(late) + 2, "it stopped asking when all were known"
+
+
+@pytest.mark.parametrize(
+    ("what", "restarts", "answer", "told"),
+    [
+        ("its first start", 0, None, "ok"),
+        ("two runs began", 5, Reply(200, b'{"begun":2}'), "ok 2"),
+        ("an older daemon", 5, Reply(404, b""), "ok"),
+        ("no daemon answers", 5, OSError("gone"), "ok"),
+        ("not an answer", 5, Reply(200, b'{"begun":"2; reboot"}'), "ok"),
+    ],
+)
+def test_prolog_of_a_requeued_job_gets_the_runs_that_began(tmp_path, what, restarts, answer, told):
+    node = a_node(tmp_path)
+    prolog_socket = FakePrologSocket(PrologRequest("h200-1a-1", "", 7, restarts))
+    normal, asked = node.controller, []
+
+    def reply(path: str, body: bytes) -> Reply:
+        if path != node_reports.RUN_PATH:
+            return normal(path, body)
+        asked.append(json.loads(body.decode().removeprefix("MUNGE:")))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    node.controller = reply
+    with pytest.raises(Killed):
+        node_role.run(node.machine(), prolog_socket)  # type: ignore[arg-type]
+    assert prolog_socket.replies == [("h200-1a-1", told)], what
+    assert [(one["job"], one["restarts"]) for one in asked] == ([(7, 5)] if restarts else [])
 
 
 def test_unresolved_name_does_not_delay_the_job(tmp_path):

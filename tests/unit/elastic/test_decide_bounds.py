@@ -11,6 +11,7 @@ from support.launches import launch_spec
 from gpucluster.cloud.port import InstanceState
 from gpucluster.elastic.decide import decide, facts, interruptions, jobs
 from gpucluster.elastic.decide.evacuation import EVACUATION_TABLE, FRESH_S, EvacuationContext, next_due
+from gpucluster.elastic.decide.jobs import forgotten_jobs
 from gpucluster.elastic.decide.node_context import NodeContext
 from gpucluster.elastic.decide.node_context import SharedContext as ContextOf
 from gpucluster.elastic.decide.node_table import ROWS, UNMOVED_S
@@ -18,26 +19,30 @@ from gpucluster.elastic.decide.offers import all_offers
 from gpucluster.elastic.decide.world import LISTED_S, World, owned, slots_of
 from gpucluster.elastic.events import (
     BootFailed,
+    DaemonStarted,
     Entry,
     Event,
     GpuFaulted,
     InstanceAdopted,
     Interrupted,
     InterruptionKind,
+    JobForgotten,
     JobPlaced,
+    JobReleased,
     JobRunning,
     LaunchDone,
     LaunchDropped,
     LaunchRequested,
     NodeNeeded,
     NodeUnneeded,
+    NodeUp,
     OfferRefused,
     PowerUpMarkStays,
     TerminationRequested,
     TerminationSeen,
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
-from gpucluster.elastic.memory import Interruption, fold
+from gpucluster.elastic.memory import Interruption, Memory, fold
 from gpucluster.elastic.model import Action, LaunchGang, MarkDown, PowerDown, PowerUp, ReceivedReport, Undrain
 from gpucluster.plan.messages import Beat, GpuFault, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import JobHeartbeat, Termination
@@ -160,6 +165,54 @@ def test_request_without_instances_is_dropped(what: str, ago: float, states: str
 
 PLACED = JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 300)
 RUNS = job(41, A1, A2)
+
+
+NEEDED = (NodeNeeded(slot=A1, incarnation=1, jobs=(41,)), NodeNeeded(slot=A2, incarnation=1, jobs=(41,)))
+CAME_UP = NodeUp(slot=A1, pool="h200")
+
+
+@pytest.mark.parametrize(
+    ("what", "events", "states", "began"),
+    [
+        ("one of its nodes never came up", (PLACED, *NEEDED, CAME_UP), OFF, False),
+        ("it still boots", (PLACED, *NEEDED, CAME_UP), WAKING, False),
+        ("all came up, and one has gone", (PLACED, *NEEDED, CAME_UP, NodeUp(slot=A2, pool="h200")), OFF, True),
+        ("the last one came up since the last pass", (PLACED, *NEEDED, CAME_UP), "IDLE+CLOUD", True),
+        ("it ran", (PLACED, *NEEDED, JobRunning(job=41)), OFF, True),
+        ("nobody saw the power-up", (PLACED,), OFF, True),
+        ("the daemon was away meanwhile", (PLACED, *NEEDED, DaemonStarted()), OFF, True),
+        ("the daemon was away before", (DaemonStarted(), PLACED, *NEEDED), OFF, False),
+    ],
+)  # fmt: skip
+def test_job_that_leaves_its_nodes_has_begun_unless_one_never_came_up(
+    what: str, events: tuple[Event, ...], states: str, began: bool
+) -> None:
+    moment = sight(PLAN, *((60.0, event) for event in events), nodes=[node(A2, states)], jobs=(job(41),))
+    assert list(facts.job_events(world(moment))) == [JobReleased(job=41, began=began)], what
+
+
+@pytest.mark.parametrize(
+    ("unbegun", "restarts", "begun"),
+    [((), 3, 3), ((0, 1), 2, 0), ((0, 1), 3, 1), ((0, 1, 3), 4, 1), ((0, 1, 3), 3, 1), ((1,), 0, 0)],
+)
+def test_runs_that_began_are_the_restarts_without_the_starts_that_did_not(
+    unbegun: tuple[int, ...], restarts: int, begun: int
+) -> None:
+    """`unbegun`: Slurm's count at each start that never began."""
+    events = [
+        event for at in unbegun for event in (replace(PLACED, restarts=at), JobReleased(job=41, began=False))
+    ]
+    memory = fold(Memory(epoch="e"), [Entry(at=NOW, event=event) for event in events])
+    assert memory.runs_begun(41, restarts) == begun
+    assert memory.runs_begun(42, restarts) == restarts
+    assert fold(memory, [Entry(at=NOW, event=JobForgotten(job=41))]).unbegun == {}
+
+
+def test_count_of_starts_is_forgotten_with_its_job() -> None:
+    events = (PLACED, JobReleased(job=41, began=False))
+    listed = sight(PLAN, *((60.0, event) for event in events), jobs=(job(41),))
+    assert list(forgotten_jobs(world(listed))) == []
+    assert list(forgotten_jobs(world(sight(PLAN, *((60.0, e) for e in events))))) == [JobForgotten(job=41)]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from gpucluster.elastic.events import (
     BootFailed,
     Entry,
     Event,
+    JobPlaced,
+    JobReleased,
     LaunchDone,
     LaunchRequest,
     LaunchRequested,
@@ -36,7 +38,7 @@ from gpucluster.elastic.registration import (
     serve_here,
 )
 from gpucluster.plan import codec
-from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
+from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, RunAnswer, RunQuestion
 from gpucluster.plan.model import Market
 from gpucluster.slurm.values import SlurmJob, SlurmView
 
@@ -304,3 +306,31 @@ def test_server_listens_on_the_controller_address_of_this_host():
     finally:
         server.shutdown()
         server.server_close()
+
+
+def question(instance: str = "i-1", job: int = 7, restarts: int = 3) -> str:
+    return codec.message(RunQuestion(instance_id=instance, nonce="n", job=job, restarts=restarts))
+
+
+@pytest.mark.parametrize(("job", "begun"), [(7, 2), (8, 3)])
+def test_node_asks_how_many_runs_of_a_job_began(job: int, begun: int) -> None:
+    """Job 7 was requeued once before it began; of job 8 nothing is known, so Slurm's count holds."""
+    placed = JobPlaced(job=7, slots=("h200-2a-1",), submitted_at=1.0, restarts=0)
+    received = Received(snapshot(HERE, placed, JobReleased(job=7, began=False)))
+    reply = received.registration.run(HERE, "0 " + question(job=job))
+    assert (reply.status, codec.loads(RunAnswer, reply.body).begun) == (200, begun)
+    assert received.received == []
+
+
+@pytest.mark.parametrize(
+    ("why", "peer", "body"),
+    [
+        ("munge does not accept it", HERE, "forged"),
+        ("an ordinary user made it", HERE, "1000 " + question()),
+        ("from another address", "10.42.0.10", "0 " + question()),
+        ("an instance that is not ours", HERE, "0 " + question("i-2")),
+        ("a report", HERE, "0 " + report()),
+    ],
+)
+def test_question_of_others_is_refused(why: str, peer: str, body: str) -> None:
+    assert Received(snapshot()).registration.run(peer, body).status == 403, why

@@ -653,6 +653,15 @@ def test_plugstack_has_pyxis_only_if_the_spec_asks_for_it() -> None:
     assert "slurm/plugstack.conf" not in _files(a_plan((version, f"{version}\n  containers: apptainer")))
 
 
+def test_task_prolog_is_on_aws_and_alone_not_with_pyxis() -> None:
+    """Pyxis runs it inside the container, and a task without its TaskProlog fails. On hosts Slurm's own count of restarts stays."""
+    version, line = 'version: "24.11"', f"TaskProlog={names.TASK_PROLOG}\n"
+    assert line in _conf(a_plan())
+    assert line in _conf(a_plan((version, f"{version}\n  containers: apptainer")))
+    assert line not in _conf(a_plan((version, f"{version}\n  containers: pyxis")))
+    assert line not in _conf(a_lab_plan())
+
+
 def _limits(plan: SlurmPlan, version: str) -> dict[str, int]:
     plan = dataclasses.replace(plan, slurm=dataclasses.replace(plan.slurm, version=version))
     found = re.findall(r"^(\w*(?:Prolog|Epilog)Timeout|ResumeTimeout)=(\d+)$", _conf(plan), re.M)

@@ -12,11 +12,11 @@ from gpucluster.agent.machine import Machine, NotYetError, Reply
 from gpucluster.agent.monitors import job_heartbeats
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
-from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
+from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, RunAnswer, RunQuestion
 from gpucluster.plan.model import Head
 from gpucluster.text import ascii_line
 
-NODE_PATH, FAILED_PATH = "/v1/node", "/v1/failed"
+NODE_PATH, FAILED_PATH, RUN_PATH = "/v1/node", "/v1/failed", "/v1/run"
 READER = "slurm"  # only the daemon's user may decode the credential
 REFUSED_S = 20.0  # a munged that restarts on the head causes 403 for a moment; temporary faults answer 503
 NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
@@ -33,10 +33,8 @@ def register(machine: Machine, state: BootState) -> BootState:
 def send(machine: Machine, state: BootState, phase: NodePhase) -> NodeAnswer:
     """Send a report and return the answer. NotYetError if no controller answers; after REFUSED_S of refusals the step fails."""
     head = require(state.bundle).plan.head
-    argv = ["munge", f"--restrict-uid={READER}"]
-    payload = codec.message(build(machine, state, phase))
-    credential = machine.run(argv, stdin=payload, timeout_s=10).stdout
-    answer = _answer(_post(machine, head, credential.encode()), state)
+    credential = _credential(machine, build(machine, state, phase))
+    answer = _answer(_post(machine, head, NODE_PATH, credential), state)
     boot_state.update(machine, last_contact_at=machine.now())
     return answer
 
@@ -46,6 +44,24 @@ def send_failure(machine: Machine, state: BootState) -> None:
     head = require(state.bundle).plan.head
     body = codec.message(build(machine, state, NodePhase.FAILED)).encode()
     machine.post(head.address, head.registration_port, FAILED_PATH, body)
+
+
+def runs_begun(machine: Machine, state: BootState, job: int, restarts: int) -> int:
+    """Ask the daemon how many runs of the job began before this one. NotYetError without an answer."""
+    instance = require(state.identity).instance_id
+    question = RunQuestion(instance_id=instance, nonce=secrets.token_hex(16), job=job, restarts=restarts)
+    reply = _post(machine, require(state.bundle).plan.head, RUN_PATH, _credential(machine, question))
+    if reply.status != 200:
+        raise NotYetError(f"the controller answered {reply.status}{_text(reply)}")
+    try:
+        return codec.loads_known(RunAnswer, reply.body).begun
+    except ValueError as error:
+        raise NotYetError(f"the controller's answer cannot be read: {error}") from error
+
+
+def _credential(machine: Machine, message: NodeReport | RunQuestion) -> bytes:
+    argv = ["munge", f"--restrict-uid={READER}"]
+    return machine.run(argv, stdin=codec.message(message), timeout_s=10).stdout.encode()
 
 
 def build(machine: Machine, state: BootState, phase: NodePhase) -> NodeReport:
@@ -91,12 +107,12 @@ def log_tail(machine: Machine, saved: SavedState, phase: NodePhase, *, awaited: 
     return "\n".join(ascii_line(line, TAIL_WIDTH) for line in log.splitlines()[-TAIL_LINES:])
 
 
-def _post(machine: Machine, head: Head, body: bytes) -> Reply:
+def _post(machine: Machine, head: Head, path: str, body: bytes) -> Reply:
     """Send to the head, then to the standby: the daemon listens on one of them."""
     first_error = ""
     for address in head.addresses:
         try:
-            return machine.post(address, head.registration_port, NODE_PATH, body)
+            return machine.post(address, head.registration_port, path, body)
         except OSError as error:
             first_error = (
                 first_error

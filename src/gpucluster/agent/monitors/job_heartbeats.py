@@ -32,12 +32,11 @@ def read(machine: Machine) -> tuple[Beat, ...]:
 
 
 def sweep(machine: Machine) -> None:
-    """Remove the files of ended jobs."""
-    folder = machine.path(names.JOB_HEARTBEAT_DIR)
+    """Remove the files of ended jobs, in the folder of heartbeats and in that of restarts."""
     now, alive = machine.clock(), job_steps.running_jobs(machine)
-    if not folder.is_dir():
-        return
-    files = [one for one in folder.iterdir() if one.name.isascii() and one.name.isdigit()]
+    folders = (machine.path(names.JOB_HEARTBEAT_DIR), machine.path(names.JOB_RESTARTS_DIR))
+    listed = (one for folder in folders if folder.is_dir() for one in folder.iterdir())
+    files = [one for one in listed if one.name.isascii() and one.name.isdigit()]
     for file in files:
         if int(file.name) not in alive and now - file.lstat().st_ctime > STARTING_S:
             file.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
-"""The Prolog's socket: before a job starts, the Prolog sends the job's hostlist and waits until all names resolve here.
+"""The Prolog's socket: before a job starts, the Prolog sends the job and waits until the names of its nodes resolve here.
 
-Request and reply are one Unix datagram each.
+Request and reply are one Unix datagram each. The request has three lines: the hostlist, the job's id, and Slurm's count
+of its requeues. The reply is `ok`, with the number of runs that began before this one where Slurm's count is not that.
 """
 
 import contextlib
@@ -15,10 +16,12 @@ LONGEST = 65536
 
 @dataclass(frozen=True, slots=True)
 class PrologRequest:
-    """A hostlist, and the address for the reply."""
+    """A hostlist, the address for the reply, the job, and Slurm's count of its requeues."""
 
     hostlist: str
     caller: str | bytes  # bytes: an address that the kernel assigned
+    job: int = 0
+    restarts: int = 0
 
 
 class PrologSocket:
@@ -40,8 +43,10 @@ class PrologSocket:
             self._wake_receiver.recv(LONGEST)
         if self._socket not in ready:
             return None
-        hostlist, caller = self._socket.recvfrom(LONGEST)
-        return PrologRequest(hostlist.decode(errors="replace"), caller or b"")
+        text, caller = self._socket.recvfrom(LONGEST)
+        hostlist, *numbers = text.decode(errors="replace").split("\n")
+        job, restarts = (int(one) if one.isascii() and one.isdigit() else 0 for one in (*numbers, "", "")[:2])
+        return PrologRequest(hostlist, caller or b"", job, restarts)
 
     def wake(self) -> None:
         """End `wait` from any thread."""

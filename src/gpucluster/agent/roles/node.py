@@ -179,8 +179,19 @@ def _reply_when_resolved(
         state, tries = heartbeat(machine, state), tries - 1
     if missing:
         log.warning("these names of the job do not resolve: %s", ",".join(sorted(missing)[:20]))
-    prolog_socket.reply(request, "ok")
+    prolog_socket.reply(request, " ".join(("ok", *_runs_begun(machine, state, request))))
     return state
+
+
+def _runs_begun(machine: Machine, state: BootState, request: PrologRequest) -> tuple[str, ...]:
+    """Return the runs of the job that began before this one. Nothing if Slurm counts no requeue, or no daemon answers."""
+    if not (request.job and request.restarts):
+        return ()
+    try:
+        return (str(node_reports.runs_begun(machine, state, request.job, request.restarts)),)
+    except (GpuclusterError, OSError) as error:
+        log.warning("the restarts of job %s are Slurm's: %s", request.job, one_line(error))
+        return ()
 
 
 def _expanded(text: str) -> frozenset[str]:

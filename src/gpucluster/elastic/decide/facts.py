@@ -38,7 +38,7 @@ from gpucluster.elastic.events import (
     TerminationSeen,
     source_key,
 )
-from gpucluster.elastic.memory import Incarnation, SeenDrain
+from gpucluster.elastic.memory import Incarnation, Placement, SeenDrain
 from gpucluster.plan.messages import NodePhase
 from gpucluster.plan.model import LaunchTemplate, Market
 from gpucluster.slurm import hostlist
@@ -58,6 +58,15 @@ _SETTLED = (
     SlurmPhase.POWER_DOWN_PENDING,
     SlurmPhase.POWERING_DOWN,
 )  # no power-up is in progress
+
+
+_NOT_UP = (
+    SlurmPhase.OFF,
+    SlurmPhase.POWERING_UP,
+    SlurmPhase.POWERING_DOWN,
+    SlurmPhase.DOWN,
+    SlurmPhase.DOWN_OFF,
+)
 
 
 def launch_events(world: World) -> Iterator[Event]:
@@ -90,11 +99,21 @@ def job_events(world: World) -> Iterator[Event]:
             continue
         seen.add(key)
         if placement is None or placement.slots != slots:
-            yield JobPlaced(job=job.id, slots=slots, submitted_at=job.submitted_at)
+            yield JobPlaced(job=job.id, slots=slots, submitted_at=job.submitted_at, restarts=job.restarts)
         if job.running and not (placement is not None and placement.slots == slots and placement.running):
             yield JobRunning(job=job.id)
     for key in sorted(known.keys() - seen):
-        yield JobReleased(job=int(key))
+        yield JobReleased(job=int(key), began=_may_have_begun(world, known[key]))
+
+
+def _may_have_begun(world: World, placement: Placement) -> bool:
+    """Return whether a run of the job may have begun: no run begins before all of its nodes have come up."""
+    return placement.running or placement.unwatched or not any(_never_up(world, s) for s in placement.slots)
+
+
+def _never_up(world: World, slot: str) -> bool:
+    incarnation = world.incarnation(slot)
+    return incarnation is not None and incarnation.up_at is None and world.phases.get(slot) in _NOT_UP
 
 
 def instance_events(world: World) -> Iterator[Event]:

@@ -77,9 +77,9 @@ def act_on_stalled(world: World) -> Iterator[Action]:
 
 
 def requeues_stalled(world: World, job: SlurmJob) -> bool:
-    """Return whether a stalled job is requeued: the spec permits it, and the job had few restarts, of any cause."""
+    """Return whether a stalled job is requeued: the spec permits it, and few runs of the job have begun."""
     rule = _watchdog(world, job)
-    return rule is not None and rule.requeue and job.requeues_on_failure and job.restarts < MAX_RESTARTS
+    return rule is not None and rule.requeue and job.requeues_on_failure and _may_restart(world, job)
 
 
 def next_heartbeat_due(world: World) -> float:
@@ -140,10 +140,10 @@ def act_on_half_started(world: World) -> Iterator[Action]:
         half = half_started(world, job) if named else None
         if half is None:
             continue
-        if half.requeues(job):
+        if half.requeues(world, job):
             yield Requeue(jobs=(job.id,), instance="", reason=half.reason("it is queued again"))
         elif job.requeues_on_failure:
-            then = f"it came back {job.restarts} times, so it is left to run: look at its Prolog"
+            then = f"it came back {runs_begun(world, job)} times, so it is left to run: look at its Prolog"
             yield from comment_jobs((job,), half.reason(then))
         else:
             yield from comment_jobs((job,), half.reason("cancel it, and submit it again"))
@@ -160,14 +160,23 @@ class HalfStart:
         """Return the comment of the job."""
         return f"{REASON_PREFIX} {self.words}, so it only half started: {then}"
 
-    def requeues(self, job: SlurmJob) -> bool:
+    def requeues(self, world: World, job: SlurmJob) -> bool:
         """Return whether the job is requeued. After many restarts it is not: with a slow Prolog it would never run."""
-        return requeues_without_prolog(job) or (self.useless and job.requeues_on_failure)
+        return requeues_without_prolog(world, job) or (self.useless and job.requeues_on_failure)
 
 
-def requeues_without_prolog(job: SlurmJob) -> bool:
+def requeues_without_prolog(world: World, job: SlurmJob) -> bool:
     """Return whether the job is requeued if its Prolog does not report."""
-    return job.requeues_on_failure and job.restarts < MAX_RESTARTS
+    return job.requeues_on_failure and _may_restart(world, job)
+
+
+def runs_begun(world: World, job: SlurmJob) -> int:
+    """Return how many runs of the job began before this one. Slurm's count also has the starts that never began."""
+    return world.memory.runs_begun(job.id, job.restarts)
+
+
+def _may_restart(world: World, job: SlurmJob) -> bool:
+    return runs_begun(world, job) < MAX_RESTARTS
 
 
 def half_started(world: World, job: SlurmJob) -> HalfStart | None:
@@ -239,9 +248,10 @@ def held_reason(interruption: Interruption) -> str:
 
 def forgotten_jobs(world: World) -> Iterator[Event]:
     """Return events for jobs that Slurm no longer lists."""
-    if world.memory.breaks:
-        listed = {_job_key(job) for job in world.slurm.jobs}
-        for key in sorted(world.memory.breaks.keys() - listed):
+    known = world.memory.breaks.keys() | world.memory.unbegun.keys()
+    if known:
+        listed = {key for job in world.slurm.jobs for key in (_job_key(job), str(job.id))}
+        for key in sorted(known - listed):
             yield JobForgotten(job=int(key))
 
 

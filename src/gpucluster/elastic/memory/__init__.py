@@ -23,6 +23,7 @@ from gpucluster.elastic.memory.values import (
     RefusedEnd,
     SeenDrain,
     StalledJob,
+    UnbegunStarts,
 )
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "RefusedEnd",
     "SeenDrain",
     "StalledJob",
+    "UnbegunStarts",
     "fold",
 ]  # fmt: skip
 _RULES = (launches, limits, incarnations, interruptions)  # importing these modules fills FOLDS

@@ -28,6 +28,7 @@ class Draft:
         self.breakers, self.stalled = dict(memory.breakers), dict(memory.stalled)
         self.spent, self.unknown = dict(memory.spent), dict(memory.unknown)
         self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
+        self.unbegun = dict(memory.unbegun)
         self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
         self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
         self.drains = dict(memory.drains)

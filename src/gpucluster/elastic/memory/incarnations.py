@@ -23,7 +23,7 @@ from gpucluster.elastic.events import (
     PowerUpMarkStays,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Incarnation, Placement
+from gpucluster.elastic.memory.values import Incarnation, Placement, UnbegunStarts
 
 MONTHS = 12  # of spend that are remembered; the budget needs the present one
 
@@ -35,7 +35,7 @@ def _hook_called(draft: Draft, at: float, event: HookCalled) -> None:
 
 @folds(JobPlaced)
 def _job_placed(draft: Draft, at: float, event: JobPlaced) -> None:
-    draft.jobs[str(event.job)] = Placement(slots=event.slots)
+    draft.jobs[str(event.job)] = Placement(slots=event.slots, restarts=event.restarts)
 
 
 @folds(JobRunning)
@@ -46,7 +46,11 @@ def _job_running(draft: Draft, at: float, event: JobRunning) -> None:
 
 @folds(JobReleased)
 def _job_released(draft: Draft, at: float, event: JobReleased) -> None:
-    draft.jobs.pop(str(event.job), None)
+    placement = draft.jobs.pop(str(event.job), None)
+    if placement is not None and not event.began:
+        known = draft.unbegun.get(str(event.job))
+        times = 1 if known is None else known.times + 1
+        draft.unbegun[str(event.job)] = UnbegunStarts(times=times, last=placement.restarts)
 
 
 @folds(NodeNeeded)

@@ -75,6 +75,7 @@ def _gpu_faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
 @folds(JobForgotten)
 def _job_forgotten(draft: Draft, at: float, event: JobForgotten) -> None:
     draft.breaks.pop(str(event.job), None)
+    draft.unbegun.pop(str(event.job), None)
 
 
 @folds(HeartbeatStopped)

@@ -64,6 +64,7 @@ def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
 @folds(DaemonStarted)
 def _daemon_started(draft: Draft, at: float, event: DaemonStarted) -> None:
     draft.refusals = {k: r for k, r in draft.refusals.items() if not r.for_this_run}
+    draft.jobs = {k: p if p.running else replace(p, unwatched=True) for k, p in draft.jobs.items()}
     draft.lease = max(draft.lease, event.epoch)
 
 

@@ -98,9 +98,23 @@ class Placement:
     """A job on our slots."""
 
     slots: tuple[str, ...]
+    restarts: int = 0  # Slurm's count at the placement
     running: bool = False
+    unwatched: bool = False  # the daemon started since, so that the job may have run unseen
     signalled: bool = False  # the job was signalled in this run, because an instance of it ends
     sent_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnbegunStarts:
+    """How often a job was requeued before it ran, and Slurm's count of its requeues at the last such start."""
+
+    times: int
+    last: int
+
+    def runs_begun(self, restarts: int) -> int:
+        """Return how many runs began before the start at which Slurm counts `restarts` requeues."""
+        return max(0, restarts - (self.times if restarts > self.last else self.times - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +238,9 @@ class Memory:
     breaks: Mapping[str, int] = field(
         default_factory=dict[str, int]
     )  # job id as text -> runs with GPU faults
+    unbegun: Mapping[str, UnbegunStarts] = field(
+        default_factory=dict[str, UnbegunStarts]
+    )  # by job id as text
     taken: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict[str, tuple[float, ...]]
     )  # offer -> times at which its instances were last reclaimed
@@ -241,3 +258,11 @@ class Memory:
         default_factory=dict[str, SeenDrain]
     )  # by slot; a slot that was never drained has none
     person_drains: Mapping[str, PersonDrain] = field(default_factory=dict[str, PersonDrain])  # by slot
+
+    def runs_begun(self, job: int, restarts: int) -> int:
+        """Return how many runs of the job began before the start at which Slurm counts `restarts` requeues.
+
+        Slurm also counts each start that ended while its nodes booted. A start that was not watched counts as begun.
+        """
+        unbegun = self.unbegun.get(str(job))
+        return restarts if unbegun is None else unbegun.runs_begun(restarts)

@@ -258,7 +258,7 @@ def _half_started(case: Case) -> Iterator[Line]:
     if half is None:
         if job.reason == _PROLOG and any(node in world.slots for node in job.nodes):
             due = job.started_at + world.plan.times.prolog_s
-            words = "it is requeued" if jobs.requeues_without_prolog(job) else "it gets a comment"
+            words = "it is requeued" if jobs.requeues_without_prolog(world, job) else "it gets a comment"
             yield Line(
                 part=Part.NEXT,
                 needs=Ability.UPDATE,
@@ -266,7 +266,7 @@ def _half_started(case: Case) -> Iterator[Line]:
                 words=f"{words}, if the Prolog has not ended by then",
             )
         return
-    if half.requeues(job):
+    if half.requeues(world, job):
         yield Line(part=Part.NEXT, needs=Ability.UPDATE, words="it is requeued now")
     else:
         words = f"scancel {job.id}, and submit it again; journalctl -u slurmd on {hostlist.fold(job.nodes)} has its start"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpucluster.elastic import ledger
 from gpucluster.elastic.abilities import CONFIRM, UNRESTORED, Ability
 from gpucluster.elastic.decide import limits
+from gpucluster.elastic.decide.jobs import runs_begun
 from gpucluster.elastic.decide.offers import Headroom, Offer, refusal_of
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World
 from gpucluster.elastic.inspect.why.causes import Cause, Offers, pools
@@ -48,7 +49,9 @@ def asked(case: Case) -> Iterator[Line]:
     )
     if job.restarts:
         times = "once" if job.restarts == 1 else f"{job.restarts} times"
-        yield Line(part=Part.DONE, at=case.past.left_at or None, words=f"requeued {times}")
+        unbegun = job.restarts - runs_begun(case.world, job)
+        early = f", {unbegun} of them before the job began" if unbegun else ""
+        yield Line(part=Part.DONE, at=case.past.left_at or None, words=f"requeued {times}{early}")
 
 
 def halted_lines(case: Case) -> Iterator[Line]:
