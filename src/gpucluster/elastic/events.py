@@ -532,7 +532,7 @@ class UnknownState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonDrained:
-    """A person drained nodes that jobs still use. No reason: these drains are over."""
+    """A person drained nodes with a slurmd. No reason: these drains are over."""
 
     slots: tuple[str, ...]
     reason: str

@@ -63,9 +63,18 @@ def test_drains_of_one_command_are_one_event_and_are_recorded_once() -> None:
     assert passed(nodes, moment)[1] == []
 
 
-def test_an_idle_node_is_not_recorded() -> None:
-    """No step can fail to end on it."""
-    assert passed((node(A1, f"{UP} DRAIN", **LOOK),))[1] == []
+def test_idle_node_that_a_person_drained_is_not_replaced_after_its_disk_is_full() -> None:
+    """slurmd wrote its own reason over the person's, and the machine that the person wanted to see was replaced."""
+    _, told, moment = passed((node(A1, f"{UP} DRAIN", **LOOK),))
+    assert told == [PersonDrained(slots=(A1,), reason="look at its fan", by="root")]
+    full = OVER | {"reason": "SlurmdSpoolDir is full"}
+    ended, told, _ = passed((node(A1, f"{UP} DRAIN", **full),), moment)
+    assert (ended, told) == ([], [])
+
+
+def test_slot_that_is_off_is_not_recorded() -> None:
+    """Without a slurmd nobody writes over the reason."""
+    assert passed((node(A1, f"{UP} POWERED_DOWN DRAIN", **LOOK),))[1] == []
 
 
 def test_fold_of_the_event() -> None:

@@ -1,6 +1,7 @@
 """Drains by people that slurmstepd or slurmd may write over: both send their own reason for a node that is drained already (S46).
 
-The journal has them, so the person stays the owner. Only nodes that a job still uses are recorded: there a step may fail to end.
+The journal has them, so the person stays the owner: of a used node a step may fail to end, and of an idle one the disk may fill.
+Nodes without a slurmd are not recorded.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from gpucluster.slurm.values import SlurmView
 if TYPE_CHECKING:
     from gpucluster.elastic.decide.world import World
 
-_USED = frozenset({NodeState.ALLOCATED, NodeState.MIXED, NodeState.COMPLETING})  # a job uses the node
+_OFF = frozenset({NodeState.POWERED_DOWN, NodeState.POWERING_DOWN})
 
 
 def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
@@ -30,10 +31,10 @@ def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
 
 
 def person_drains(world: "World") -> Iterator[Event]:
-    """Return new drains by people on nodes with jobs, and those that are over. `world` has the restored view."""
+    """Return new drains by people on nodes with a slurmd, and those that are over. `world` has the restored view."""
     known, new = world.memory.person_drains, dict[PersonDrain, list[str]]()
     for node in world.slurm.nodes.values():
-        if node.drained and not _USED.isdisjoint(node.states) and node.drain_owner is DrainOwner.PERSON:
+        if node.drained and _OFF.isdisjoint(node.states) and node.drain_owner is DrainOwner.PERSON:
             drain = PersonDrain(reason=node.reason, by=node.reason_by)
             if known.get(node.name) != drain:
                 new.setdefault(drain, []).append(node.name)
