@@ -95,21 +95,23 @@ def test_slot_whose_instance_cannot_be_terminated_is_held(burst: Cluster) -> Non
 
 
 def test_stopped_slurmd_is_told_before_slurm_marks_its_node(burst: Cluster) -> None:
-    """`status` and `why NODE` showed an idle node until SlurmdTimeout; only `validate` saw it."""
-    job = burst.sbatch("-N1", "--gres=gpu:8", script="true")
-    burst.wait("the job has run", lambda: burst.state(job) == "COMPLETED")
+    """`status` and `why NODE` showed a used node until SlurmdTimeout; only `validate` saw it."""
+    job = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
+    burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
     slot = burst.job(job)["nodes"]
     burst.exec(slot, "systemctl", "stop", "slurmd")
     burst.wait("the agent reports it", lambda: "slurmd does not run on it" in why(burst, slot))
-    assert "IDLE" in burst.nodes()[slot]["state"]
     said = why(burst, slot)
-    assert "slurmctld marks it DOWN by then (SlurmdTimeout is 3 min)" in said
+    assert "slurmctld marks it DOWN by then (SlurmdTimeout is 3 min)" in said, said
+    assert f"{slot}: slurmd does not run on it" in why(burst, str(job))
     status = burst.exec("head", *PYTHON, "gpucluster.elastic.inspect.status")
     assert f"silent    {slot}: slurmd does not run on it, as its agent reports, since" in status
     metrics = burst.exec("head", "curl", "-s", f"http://127.0.0.1:{names.METRICS_PORT}/metrics")
     assert sum("gpucluster_nodes_silent" in x and x.endswith(" 1.0") for x in metrics.splitlines()) == 1
     burst.exec(slot, "systemctl", "restart", "slurmd")
     burst.wait("it runs again", lambda: "slurmd does not run on it" not in why(burst, slot))
+    assert (burst.state(job), burst.job(job)["restart_cnt"]) == ("RUNNING", 0)
+    burst.exec("head", "scancel", str(job))
 
 
 def contact(burst: Cluster, machine: str, state: str) -> float:
