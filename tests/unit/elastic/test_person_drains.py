@@ -44,6 +44,20 @@ def test_node_that_a_person_drained_is_not_replaced_after_a_kill_that_failed() -
     assert "look at its fan (by root" in shown
 
 
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ("DOWN CLOUD", "set DOWN by a person; it is up again once its slurmd registers, and only a drain would stay"),
+        ("DOWN CLOUD DRAIN", "DOWN, and drained by a person; only a person can resume it"),
+    ],
+)  # fmt: skip
+def test_only_a_drain_is_promised_to_stay(states: str, words: str) -> None:
+    """E6: `state=down` of a running cloud node lasts 23 ms (S48), and `why` promised that only a person resumes it."""
+    ended, _, moment = passed((node(A1, states, **LOOK),))
+    assert ended == []
+    assert words in text(why(moment, A1), moment.now)
+
+
 def test_node_that_slurm_drained_first_is_replaced() -> None:
     assert A1 in passed((node(A1, f"{UP} DRAIN", **OVER),))[0]
 

@@ -523,7 +523,7 @@ def _private_tmp(plan: SlurmPlan) -> str:
 
 
 def _return_to_service(plan: SlurmPlan) -> str:
-    """An existing host stays DOWN after an unexpected reboot, until a person resumes it. Cloud nodes boot all the time."""
+    """An existing host stays DOWN after an unexpected reboot, until a person resumes it. With 1 a cloud node that boots late stays DOWN (S48)."""
     return _AFTER_NO_RESPONSE if plan.aws is None else _AFTER_REGISTRATION
 
 
