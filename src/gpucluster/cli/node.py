@@ -11,7 +11,9 @@ from gpucluster.cli.transport import HeadOptions
 from gpucluster.errors import GpuclusterError
 from gpucluster.text import DURATION_FORMS, parse_duration, quoted
 
-app = typer.Typer(help="Replace, keep or release a node of a running cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="Replace, keep, release, drain or undrain a node of a running cluster.", no_args_is_help=True
+)
 NodeArgument = Annotated[str, typer.Argument(help="A Slurm node name.")]
 
 
@@ -60,6 +62,36 @@ def release(
     """Cancel a keep or a replace. Exit 1: no such node."""
     with reporting(output):
         _order(options, output, "node-release", node, because)
+
+
+@app.command()
+@on_head
+def drain(
+    node: NodeArgument,
+    *,
+    because: Annotated[
+        str, typer.Option("--because", help="The reason. `why`, the journal and Slurm show it.")
+    ],
+    options: HeadOptions,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Let the node take no new jobs, until a person lifts the drain. Exit 1: no such node."""
+    with reporting(output):
+        _order(options, output, "node-drain", node, because)
+
+
+@app.command()
+@on_head
+def undrain(
+    node: NodeArgument,
+    *,
+    because: BecauseOption = "",
+    options: HeadOptions,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Lift the drain of a person. Drains of the daemon stay. Exit 1: no such node."""
+    with reporting(output):
+        _order(options, output, "node-undrain", node, because)
 
 
 def seconds(text: str) -> int:

@@ -455,9 +455,12 @@ class Verb(StrEnum):
     NODE_REPLACE = "node-replace"  # drain; when idle (or at once with `now`) launch a new instance
     NODE_KEEP = "node-keep"  # the instance is not terminated until then, even after a failed boot
     NODE_RELEASE = "node-release"  # undo keep and replace
+    NODE_DRAIN = "node-drain"  # drain with a person's reason; done when Slurm shows it
+    NODE_UNDRAIN = "node-undrain"  # lift a person's drain
     ORDERS_CONFIRM = "orders-confirm"  # the orders are lost, and launches may begin without them
 
 
+DRAIN_ORDERS = (Verb.NODE_DRAIN, Verb.NODE_UNDRAIN)  # beside a keep or a replace of the node
 ALL_ORDERS = "all"  # the target of ORDERS_CONFIRM
 
 

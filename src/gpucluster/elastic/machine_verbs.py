@@ -112,6 +112,20 @@ VERBS: Mapping[tuple[str, ...], MachineVerb] = {
         subject="node",
         options=("--because",),
     ),
+    ("node", "drain"): MachineVerb(
+        module="order",
+        about="let the node take no new jobs; the drain is a person's",
+        fixed=("node-drain",),
+        subject="node",
+        options=("--because",),
+    ),
+    ("node", "undrain"): MachineVerb(
+        module="order",
+        about="lift a person's drain",
+        fixed=("node-undrain",),
+        subject="node",
+        options=("--because",),
+    ),
     ("bundle", "show"): MachineVerb(
         module="bundle_order", about="show which bundle the head holds", fixed=("show",)
     ),

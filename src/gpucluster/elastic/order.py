@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucluster.elastic import spool
+from gpucluster.elastic.decide import ordered_drains
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import ALL_ORDERS, Verb
 from gpucluster.elastic.inspect import head
 from gpucluster.errors import StateError
 from gpucluster.plan.model import SlurmPlan
+from gpucluster.slurm.drain_table import SLURM_USER
+from gpucluster.slurm.drains import DrainOwner, drain_owner
 from gpucluster.text import short
 
 TAKEN_S = 3.0  # the socket wakes the daemon at once; it scans each second
@@ -32,6 +35,8 @@ DONE: Mapping[Verb, str] = {
     Verb.NODE_REPLACE: "gets another instance when its jobs have ended",
     Verb.NODE_KEEP: "keeps its instance, even after a failure",
     Verb.NODE_RELEASE: "is managed by the daemon again",
+    Verb.NODE_DRAIN: "takes no new jobs until a person lifts the drain",
+    Verb.NODE_UNDRAIN: "takes jobs again, if a person drained it; drains of the daemon stay",
     Verb.ORDERS_CONFIRM: "lost orders are confirmed: the daemon launches again; pause pools and keep nodes anew",
 }
 EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
@@ -93,7 +98,19 @@ def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
         return f"{request.verb.value} takes no time: only node-keep does"
     if request.now and request.verb is not Verb.NODE_REPLACE:
         return f"{request.verb.value} takes no --now: only node-replace does"
+    if request.verb is Verb.NODE_DRAIN:
+        return _unfit_reason(plan, request)
     return ""
+
+
+def _unfit_reason(plan: SlurmPlan, request: OrderRequest) -> str:
+    """Return why the words are no reason of a person; empty if they are."""
+    if not request.words:
+        return "node-drain needs --because: Slurm shows it as the reason"
+    text = ordered_drains.reason(request.words, request.by)
+    if drain_owner(text, SLURM_USER, drained=True, version=plan.slurm.version) is DrainOwner.PERSON:
+        return ""
+    return f"--because {request.words!r} is a reason that the daemon or Slurm writes: write another"
 
 
 def _unknown_target(plan: SlurmPlan, request: OrderRequest) -> str:

@@ -45,9 +45,15 @@ def test_order_reaches_the_journal_through_the_spool(tmp_path: Path) -> None:
     assert not f.reconciler.read_spool()
 
 
+def test_drain_of_a_node_is_taken_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert give("node-drain", "h200-2a-1", "--because", "fan", *at(tmp_path)) == 0
+    assert "takes no new jobs until a person lifts the drain" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (["node-drain", "h200-2a-1"], "node-drain needs --because: Slurm shows it as the reason"),
         (["pool-pause", "h100"], "there is no pool 'h100'; this cluster has h200"),
         (["node-keep", "h200"], "there is no node 'h200'; this cluster has h200-2a-[1-16],h200-2b-[1-16]"),
         (["node-keep", "h200-2a-01"], "there is no node 'h200-2a-01'"),

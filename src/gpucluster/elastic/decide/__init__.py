@@ -28,6 +28,7 @@ from gpucluster.elastic.decide import (
     launches,
     limits,
     node_table,
+    ordered_drains,
     person_drains,
     placement,
     refused_ends,
@@ -78,7 +79,8 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     gang_decision = gangs.serve(world, headroom, offers, tokens)
     blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back))
     evacuation_actions = tuple(evacuation.evacuate(world))
-    removed = (*bundle_drains.drain_removed(world), *refused_ends.drain_slots(world))
+    ordered = tuple(ordered_drains.drain_ordered(world))
+    removed = (*bundle_drains.drain_removed(world), *refused_ends.drain_slots(world), *ordered)
     table = node_table.NodeTable(world)
     handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
     return (
@@ -91,7 +93,7 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
         *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
         *api_rate.ends(tokens, terminations.terminations(table)),
         *gang_decision.actions,
-        *terminations.repair_nodes(table, handled),
+        *terminations.repair_nodes(table, handled, blocked.drained_by(ordered)),
         *terminations.power_ups(table, headroom, handled),
         *jobs.act_on_stalled(world),
         *jobs.act_on_half_started(world),
@@ -163,7 +165,7 @@ _FACTS: _Rules = (
     (facts.refused_keys, facts.instance_events, facts.adoptions),
     (facts.incarnation_events, facts.power_up_events),
     (terminations.boot_failures, facts.unfit_machines),
-    (interruptions.interruption_events, limits.completed_orders),
+    (interruptions.interruption_events, limits.completed_orders, ordered_drains.completed),
     (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
     (terminations.replacements_begun,),
     (

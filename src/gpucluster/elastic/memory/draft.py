@@ -33,6 +33,7 @@ class Draft:
         self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
         self.drains = dict(memory.drains)
         self.person_drains = dict(memory.person_drains)
+        self.drain_orders = dict(memory.drain_orders)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

@@ -1,6 +1,7 @@
 """Folds of limits: operators' orders, breakers, budget lines, unknown states, drains."""
 
 from gpucluster.elastic.events import (
+    DRAIN_ORDERS,
     BreakerReset,
     BreakerTripped,
     BudgetCrossed,
@@ -38,6 +39,11 @@ def _order_given(draft: Draft, at: float, event: OrderGiven) -> None:
     if event.verb is Verb.ORDERS_CONFIRM:
         draft.unrestored_since = None
         return
+    if event.verb in DRAIN_ORDERS:
+        draft.drain_orders[event.target] = OperatorOrder(
+            verb=event.verb, at=at, by=event.by, words=event.words
+        )
+        return
     stamp = draft.next_stamp()
     if event.verb in _UNDONE_BY:
         _end_order(draft, event.target, stamp)
@@ -58,6 +64,9 @@ def _order_given(draft: Draft, at: float, event: OrderGiven) -> None:
 
 @folds(OrderCompleted)
 def _order_completed(draft: Draft, at: float, event: OrderCompleted) -> None:
+    if event.verb in DRAIN_ORDERS:
+        draft.drain_orders.pop(event.target, None)
+        return
     order = draft.orders.get(event.target)
     if order is not None and order.verb is event.verb:
         _end_order(draft, event.target, draft.next_stamp())

@@ -257,6 +257,9 @@ class Memory:
     drains: Mapping[str, SeenDrain] = field(
         default_factory=dict[str, SeenDrain]
     )  # by slot; a slot that was never drained has none
+    drain_orders: Mapping[str, OperatorOrder] = field(
+        default_factory=dict[str, OperatorOrder]
+    )  # slot -> a drain or its end that Slurm does not show yet
     person_drains: Mapping[str, PersonDrain] = field(default_factory=dict[str, PersonDrain])  # by slot
 
     def runs_begun(self, job: int, restarts: int) -> int:

@@ -95,6 +95,10 @@ def _jobs(world: World, name: str) -> Iterator[Line]:
 
 
 def _order(world: World, name: str) -> Iterator[Line]:
+    drain = world.memory.drain_orders.get(name)
+    if drain is not None:
+        words = f"{drain.by} ordered {drain.verb.value}: {drain.words}"
+        yield Line(part=Part.REASON, at=drain.at, words=words.removesuffix(": "))
     order = world.memory.orders.get(name)
     if order is not None:
         because = f": {order.words}" if order.words else ""
