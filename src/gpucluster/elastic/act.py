@@ -59,6 +59,7 @@ from gpucluster.elastic.model import (
     PowerDown,
     PowerUp,
     RecordEvents,
+    Repeat,
     Requeue,
     ResetDown,
     SetReservation,
@@ -66,6 +67,7 @@ from gpucluster.elastic.model import (
     Terminate,
     Undrain,
 )
+from gpucluster.elastic.repeats import Repeats
 from gpucluster.elastic.sent_updates import UNDER_WAY, Recent
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Times
@@ -171,6 +173,7 @@ class Actor:
         self._after: list[Callable[[], None]] = []
         self._why_halted = ""
         self._recent = Recent()
+        self._repeats = Repeats()
         self._does: Mapping[type[Action], Callable[[Any], None]] = {
             RecordEvents: self._record_events,
             LaunchGang: self._launch,
@@ -188,6 +191,10 @@ class Actor:
     def busy(self) -> bool:
         return bool(self._busy)
 
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Return the acts that fail, or that two passes have not ended."""
+        return self._repeats.shown(self._clients.clock(), 2 * self._clients.times.reconcile_s)
+
     def when_prepared(self, work: Callable[[], None]) -> None:
         """Run `work` now, or as soon as all launches that were decided are being called."""
         if self._preparing:
@@ -198,6 +205,7 @@ class Actor:
     def act(self, actions: Sequence[Action], seen_at: float = UNDER_WAY) -> None:
         """Carry out `actions`, decided on a list of Slurm of `seen_at`, in order. Calls in progress are skipped."""
         self._recent.forget(seen_at)
+        self._repeats.decided(actions, self._clients.clock())
         for action in grouped(actions):
             left = self._recent.left(action, seen_at, self._clients.clock())
             if left is None:
@@ -226,7 +234,7 @@ class Actor:
 
         def allowed(control: Control | None) -> None:
             self._preparing.discard(request.id)
-            if not self._may_launch(control) or self._is_outdated(action):
+            if not self._may_launch(action, control) or self._is_outdated(action):
                 self._busy.discard(request.id)
             else:
                 self._write_intent(action)
@@ -240,12 +248,13 @@ class Actor:
 
         self._clients.cloud_executor.submit(lambda: _read(self._clients.control), allowed)
 
-    def _may_launch(self, control: Control | None) -> bool:
+    def _may_launch(self, action: LaunchGang, control: Control | None) -> bool:
         """Return whether launches are permitted: no stop, our lease, and a readable control object."""
         why_halted = _why_halted(self._clients.lease, control)
         if why_halted != self._why_halted:
             log.info("control object: %s", f"{why_halted}; launches wait" if why_halted else "launches go on")
         self._why_halted = why_halted
+        self._repeats.tried(action, f"the control object: {why_halted}" if why_halted else "")
         return not why_halted
 
     def _is_outdated(self, action: LaunchGang) -> bool:
@@ -407,6 +416,7 @@ class Actor:
         def updated(error: GpuclusterError | None) -> None:
             clients.hit(at.after)
             self._recent.note(action, None if error else clients.clock())
+            self._repeats.tried(action, error.message if error else "")
             if error is not None:
                 log.warning("%s: %s", describe(action), error.message)
                 return

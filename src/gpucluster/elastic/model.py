@@ -39,6 +39,18 @@ class ReceivedReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """An act that the daemon decides pass after pass. `act`: the action's class. `target`: a slot, an instance or a job's id. Times are Unix seconds."""
+
+    act: str
+    target: str
+    since: float  # the first pass that decided it
+    last: float  # the last one
+    times: int = 1  # passes that decided it
+    error: str = ""  # of the last try; empty: it succeeded, or has no result yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation. A field that is None is unknown now, and no rule uses it. Without `cloud`, `lost` names EC2."""
 
@@ -53,6 +65,7 @@ class Observation:
     held: HeldBundle | None = field(
         default_factory=HeldBundle
     )  # the bundle that the agent does not apply yet; None: not known
+    repeats: tuple[Repeat, ...] = ()  # for people; no rule reads it
 
 
 # --- actions -------------------------------------------------------------------------------------------

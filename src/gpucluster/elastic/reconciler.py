@@ -87,7 +87,8 @@ class Reconciler:
         self._listed: CloudView | None = None  # the last answered list, for registration
         self._answers: list[_Answer] = []
         self._urgent = False
-        self._control_read_at = self._passed_at = clients.clock()
+        self._passed_at = clients.clock()
+        self._unread_since: float | None = None  # the first failed read of the control object in a row
         self._control_error = ""
         self.status = StatusSnapshot(
             listening_since=clients.clock()
@@ -281,9 +282,7 @@ class Reconciler:
     def _note_standing(self) -> None:
         """Note whether the control object is lost: this daemon was its last holder, and may only do what needs no holder."""
         cut_off = self._clients.lease.cut_off()
-        self._note_loss(
-            Dependency.CONTROL, self._control_error if cut_off else None, since=self._control_read_at
-        )
+        self._note_loss(Dependency.CONTROL, self._control_error if cut_off else None, self._unread_since)
 
     def _keep_of(self, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""
@@ -303,9 +302,10 @@ class Reconciler:
         now = self._clients.clock()
         self._control_error = error
         if control is not None:
-            self._control_read_at = now
+            self._unread_since = None
             return halted_by(control)
-        return unread(error) if self._control_read_at + UNREAD_S <= now else ""
+        self._unread_since = now if self._unread_since is None else self._unread_since
+        return unread(error) if self._unread_since + UNREAD_S <= now else ""
 
     def _held_now(self) -> HeldBundle | None:
         held = self._read_held()
@@ -329,6 +329,7 @@ class Reconciler:
         if clients.lease.held() or clients.lease.cut_off():
             observation, actions = self.observation, self.decide()
             self._actor.act(actions, self._slurm.at if self._slurm else now)
+            self.status = replace(self.status, repeats=self._actor.repeats())
             if self._slurm:
                 done = {_key(event) for event in observation.queue_notices}
                 rest = tuple(event for event in self.status.events if _key(event) not in done)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
@@ -11,24 +10,12 @@ from gpucluster.elastic.events import Entry
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import (
     Action,
-    Block,
-    Comment,
-    DeleteMessages,
-    DeleteReservation,
-    Drain,
-    LaunchGang,
-    MarkDown,
     Observation,
-    PowerDown,
-    PowerUp,
     RecordEvents,
     Requeue,
-    ResetDown,
-    SetReservation,
     Signal,
-    Terminate,
-    Undrain,
 )
+from gpucluster.elastic.repeats import targets
 from gpucluster.elastic.status_endpoint import CopyState
 from gpucluster.plan.messages import ControllerWatch
 from gpucluster.plan.model import Bindings, SlurmPlan
@@ -76,19 +63,9 @@ def actions_on(actions: Iterable[Action], slot: str, instance: str | None) -> tu
 
 
 def _changes(action: Action, slot: str, instance: str | None) -> bool:
-    match action:
-        case Block() | Undrain() | Drain() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
-            return slot in action.slots
-        case LaunchGang():
-            return slot in action.request.slots
-        case Terminate():
-            return instance in action.instances
-        case Signal() | Requeue():
-            return instance is not None and action.instance == instance
-        case RecordEvents() | Comment() | SetReservation() | DeleteReservation() | DeleteMessages():
-            return False
-        case _:
-            assert_never(action)
+    if isinstance(action, Signal | Requeue):
+        return instance is not None and action.instance == instance
+    return not {slot, instance}.isdisjoint(targets(action))
 
 
 def after_facts(snapshot: ClusterSnapshot, actions: tuple[Action, ...]) -> ClusterSnapshot:

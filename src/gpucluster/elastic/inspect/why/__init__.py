@@ -13,7 +13,7 @@ from gpucluster.elastic.events import Entry
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
-from gpucluster.elastic.inspect.why import allocated, pending
+from gpucluster.elastic.inspect.why import allocated, pending, repeated
 from gpucluster.elastic.inspect.why.case import Case, unread_remedy
 from gpucluster.elastic.inspect.why.causes import Cause, CauseFinder, Offers
 from gpucluster.elastic.inspect.why.history import Past, past
@@ -51,6 +51,9 @@ def why(snapshot: ClusterSnapshot, subject: str, daemon: DaemonView | None = Non
         )
     else:
         shown = of_node(world, headroom, offers, subject, entries=snapshot.entries, actions=actions)
+    if shown.known:
+        again = repeated.lines(world, subject)
+        shown = screen(shown.subject, shown.cause, shown.headline, (*shown.lines, *again), shown.actions)
     return permitted(world, shown) if daemon.acts else without_daemon(world, shown, daemon)
 
 

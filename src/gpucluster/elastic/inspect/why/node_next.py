@@ -22,36 +22,14 @@ from gpucluster.elastic.decide.offers import Headroom, closed, refusal_of, why_n
 from gpucluster.elastic.decide.terminations import left_alone
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect.why.causes import Offers
+from gpucluster.elastic.inspect.why.repeated import DOES
 from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.elastic.model import (
     Action,
-    Block,
-    Drain,
-    LaunchGang,
-    MarkDown,
     PowerDown,
-    PowerUp,
-    Requeue,
-    ResetDown,
-    Signal,
-    Terminate,
-    Undrain,
 )
 from gpucluster.text import rounded_duration
 
-_NOW: Mapping[type[Action], str] = {
-    Block: "drains it: it has no capacity",
-    Undrain: "removes its drain",
-    Drain: "drains it",
-    MarkDown: "sets it DOWN",
-    PowerDown: "powers it down",
-    PowerUp: "powers it up",
-    ResetDown: "resumes it",
-    Terminate: "terminates its instance",
-    LaunchGang: "launches an instance for it",
-    Signal: "signals its jobs",
-    Requeue: "requeues its jobs",
-}
 _LATER: Mapping[Decision, str] = {  # decisions of rows that the daemon does not carry out in this pass
     Decision.WAIT: "its state changes without an action of the daemon",
     Decision.LAUNCH: "the daemon launches an instance for it as soon as an offer and the API's rate limit allow it",
@@ -86,7 +64,7 @@ _NEEDS: Mapping[Decision, Ability] = {  # what a decision needs; others need no 
 
 def now(world: World, mine: tuple[Action, ...]) -> Iterator[Line]:
     """Return the daemon's action on the node in this pass."""
-    steps = tuple(dict.fromkeys(_NOW[type(action)] for action in mine))
+    steps = tuple(dict.fromkeys(DOES[type(action).__name__] for action in mine))
     needs = Ability.END_IDLE if all(isinstance(action, PowerDown) for action in mine) else None
     yield Line(part=Part.NEXT, at=world.now, needs=needs, words=f"the daemon {' and '.join(steps)}")
 

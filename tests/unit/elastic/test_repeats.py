@@ -1,0 +1,114 @@
+"""Acts that the daemon decides pass after pass: `why` says since when, how often, and what prevents them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from support.builders import a_plan
+from support.cluster_states import NOW
+from support.fleet import Fleet
+
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.inspect.why import Line, Part, repeated, why
+from gpucluster.elastic.model import Action, Drain, Repeat, Requeue
+from gpucluster.elastic.repeats import KEPT_S, Repeats
+from gpucluster.errors import GpuclusterError
+
+ERROR = "slurm_update error: Invalid user id"
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    return Fleet(a_plan(), tmp_path)
+
+
+def looked(f: Fleet) -> ClusterSnapshot:
+    return ClusterSnapshot(
+        plan=f.plan,
+        bindings=f.bindings,
+        observation=replace(f.reconciler.observation, slurm=f.slurm.read(f.now)),
+        memory=f.journal.memory,
+        now=f.now,
+    )
+
+
+def said(f: Fleet, subject: str) -> list[Line]:
+    lines = why(looked(f), subject).lines
+    return [line for line in lines if line.part is Part.STATE and "since then the daemon" in line.words]
+
+
+def test_refused_update_is_told_since_its_first_try_with_its_error(f: Fleet) -> None:
+    """`why` said "now: the daemon powers it down" for hours, and the refusal was only in the daemon's log."""
+    job = f.slurm.submit(1, lasts=10.0)
+    f.until(lambda: job.state == "COMPLETED", 400)
+    slot = next(iter(f.agents.values())).slot
+    real = f.slurm.update_nodes
+
+    def refused(*arguments: object) -> None:
+        raise GpuclusterError(ERROR)
+
+    f.slurm.update_nodes = refused  # type: ignore[method-assign]
+    f.until(lambda: bool(said(f, slot)), 1000)
+    began = f.now
+    f.run(300)
+    (line,) = said(f, slot)
+    assert line.at is not None
+    assert began - 5 <= line.at <= began
+    assert line.words.startswith("since then the daemon powers it down in each pass (")
+    assert line.words.endswith(f"): {ERROR}")
+    f.slurm.update_nodes = real  # type: ignore[method-assign]
+    f.run(KEPT_S + 60)
+    assert not said(f, slot)
+    assert not f.reconciler.status.repeats
+
+
+def test_launch_that_the_control_object_prevents_is_told_for_its_node_and_job(f: Fleet) -> None:
+    """Launches stop at once; the whole cluster counts as halted only a minute later."""
+    f.run(60)
+    f.control.readable = False
+    job = f.slurm.submit(1)
+    f.until(lambda: bool(said(f, str(job.id))), 50)
+    (line,) = said(f, str(job.id))
+    (slot,) = job.nodes
+    assert line.words.startswith(f"{slot}: since then the daemon launches an instance for it in each pass (")
+    assert "the control object: cannot be read" in line.words
+    assert [x.words for x in said(f, slot)] == [line.words.removeprefix(f"{slot}: ")]
+
+
+def test_act_that_succeeds_without_an_effect_is_told_after_a_time() -> None:
+    repeats, act = Repeats(), Drain(slots=("a-1",), reason="r")
+    repeats.decided((act,), NOW)
+    repeats.tried(act, "")
+    assert repeats.shown(NOW + 59, 60.0) == ()
+    repeats.decided((act,), NOW + 61)
+    assert repeats.shown(NOW + 61, 60.0) == (
+        Repeat(act="Drain", target="a-1", since=NOW, last=NOW + 61, times=2),
+    )
+
+
+def test_act_that_no_pass_decides_is_forgotten() -> None:
+    repeats, act = Repeats(), Requeue(jobs=(7,), instance="i-1", reason="spot")
+    repeats.decided((act,), NOW)
+    repeats.tried(act, ERROR)
+    assert [one.target for one in repeats.shown(NOW, 60.0)] == ["7"]
+    repeats.decided((), NOW + KEPT_S + 1)
+    assert repeats.shown(NOW + KEPT_S + 1, 60.0) == ()
+
+
+def test_each_act_with_targets_has_words() -> None:
+    acts = {one.__name__ for one in get_args(Action)}
+    without = {"RecordEvents", "Comment", "SetReservation", "DeleteReservation", "DeleteMessages"}
+    assert repeated.DOES.keys() == acts - without
+
+
+def test_nothing_is_told_of_a_cluster_that_works(f: Fleet) -> None:
+    jobs = [f.slurm.submit(2, lasts=60.0) for _ in range(2)]
+    shown: set[Repeat] = set()
+
+    def over() -> bool:
+        shown.update(f.reconciler.status.repeats)
+        return all(job.state == "COMPLETED" for job in jobs) and not f.living()
+
+    f.until(over, 4000)
+    assert not shown
