@@ -11,7 +11,7 @@ from support.machine_locks import Ledger, one_of, room
 from gpucluster.sandbox import state_dir
 
 HERE = Path(__file__).parent
-SLOWEST = ("hosts", "validate", "research", "runs", "topology", "faults", "takeover", "site_rules")
+SLOWEST = ("hosts", "validate", "research", "runs", "topology", "faults", "losses", "takeover", "site_rules")
 
 
 @pytest.hookimpl(trylast=True)

@@ -263,7 +263,8 @@ def _open_or_block(
     if undrained:
         whole = len(opened) >= len(zone.free)
         yield Undrain(
-            slots=undrained, reason="the zone has capacity again" if whole else "one job may test the zone"
+            slots=undrained,
+            reason="launches in the zone are tried again" if whole else "one job may test the zone",
         )
 
 
