@@ -22,8 +22,7 @@ from fault_runs import AGENT, SHORT, TOLD, Stage
 
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import Scaling
-from gpucluster.elastic.abilities import LOSSES, ORDERS_LOST, Dependency
-from gpucluster.elastic.inspect.overview import NO_QUEUE
+from gpucluster.elastic.abilities import LOSSES, NO_QUEUE, ORDERS_LOST, Dependency
 from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
@@ -202,6 +201,23 @@ def test_without_the_control_object_a_notice_drains_signals_and_requeues(head: H
     assert Dependency.CONTROL not in head.knows()["lost"]
 
 
+def test_without_the_control_object_an_idle_node_ends_itself(head: Head) -> None:
+    """It stayed paid without a bound. Nobody may terminate it, so it powers itself off when Slurm has powered it down."""
+    stage, cluster = Stage(head.cluster), head.cluster
+    job = stage.submit(1)
+    stage.wait("the job is done", lambda: cluster.state(job) == "COMPLETED")
+    cluster.saved(job)
+    (instance,) = stage.new()
+    before = head.changes()
+    with head.without("s3:*", f"arn:aws:s3:::{head.bindings['bucket']}/{names.CONTROL_KEY}"):
+        cluster.wait("its lease is over", lambda: Dependency.CONTROL in head.knows()["lost"])
+        cluster.wait(
+            "its machine has ended", lambda: instance not in {one["id"] for one in cluster.instances()}
+        )
+        assert head.changes() == before
+    cluster.wait("the daemon acts again", lambda: Dependency.CONTROL not in head.knows()["lost"])
+
+
 def test_damaged_control_object_is_replaced_and_a_stop_stays(head: Head) -> None:
     one = Evacuation.begin(head)
     slot, where = one.slot, head.bindings
@@ -243,7 +259,7 @@ def test_without_journal_and_copy_nothing_is_launched_until_a_person_confirms(he
     waits = stage.submit(1)
     cluster.wait("`status` shows the loss", lambda: ORDERS_LOST in head.status(), poll=1)
     stage.wait("Slurm gives the job a node", lambda: cluster.state(waits) != "PENDING")
-    remedy = LOSSES[Dependency.JOURNAL].remedy.format(cluster=cluster.name)
+    remedy = LOSSES[Dependency.JOURNAL].remedy("", cluster.name)
     for said in (head.status(), head.why(waits), head.dry_run()):
         assert tells(said, Dependency.JOURNAL, "there is no copy"), said
         assert remedy in said, said
@@ -272,6 +288,11 @@ def test_without_slurmctld_nothing_is_done_and_the_notice_is_handled_after_its_r
         with ThreadPoolExecutor(len(looks)) as beside:  # each waits until its scontrol gives up
             for said in beside.map(lambda look: look(), looks):
                 assert silent in said, said
+        head.cluster.wait(
+            "the daemon has lost slurmctld", lambda: Dependency.SLURMCTLD in head.knows()["lost"]
+        )
+        status = head.status()
+        assert tells(status, Dependency.SLURMCTLD, ""), status
         assert head.changes() == before
     finally:
         one.stage.head("systemctl", "start", "slurmctld", AGENT)
@@ -291,9 +312,11 @@ def test_without_the_queue_launches_and_notices_of_agents_work(head: Head) -> No
     """The last test of this file: nothing makes the queue again here."""
     sqs = head.cluster.client("sqs")
     sqs.delete_queue(QueueUrl=head.bindings["queue"])
-    head.cluster.wait("the daemon has lost the queue", lambda: bool(head.knows()["silent_queue"]))
+    head.cluster.wait("the daemon has lost the queue", lambda: Dependency.QUEUE in head.knows()["lost"])
     status = head.status()
-    assert any(code in status for code in NO_QUEUE), status
+    code = next((code for code in NO_QUEUE if code in status), "no code of a deleted queue")
+    assert tells(status, Dependency.QUEUE, code), status
+    assert LOSSES[Dependency.QUEUE].remedy(code, head.cluster.name) in status, status
     before = launches(head.changes())
     one = Evacuation.begin(head)
     slot = one.slot
