@@ -201,16 +201,19 @@ def test_without_the_control_object_a_notice_drains_signals_and_requeues(head: H
     assert Dependency.CONTROL not in head.knows()["lost"]
 
 
-def test_without_the_control_object_an_idle_node_ends_itself(head: Head) -> None:
-    """It stayed paid without a bound. Nobody may terminate it, so it powers itself off when Slurm has powered it down."""
+def test_without_the_control_object_a_powered_down_node_ends_itself(head: Head) -> None:
+    """It stayed paid without a bound. Nobody may terminate it, so it powers itself off.
+
+    The test powers it down, as the daemon does after the pool's idle time: tests/unit/elastic/test_lost_dependencies.py.
+    """
     stage, cluster = Stage(head.cluster), head.cluster
     job = stage.submit(1)
     stage.wait("the job is done", lambda: cluster.state(job) == "COMPLETED")
-    cluster.saved(job)
     (instance,) = stage.new()
     before = head.changes()
     with head.without("s3:*", f"arn:aws:s3:::{head.bindings['bucket']}/{names.CONTROL_KEY}"):
         cluster.wait("its lease is over", lambda: Dependency.CONTROL in head.knows()["lost"])
+        cluster.power_down()
         cluster.wait(
             "its machine has ended", lambda: instance not in {one["id"] for one in cluster.instances()}
         )
