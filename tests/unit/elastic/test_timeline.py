@@ -11,8 +11,10 @@ from support.fleet import Fleet
 from gpucluster.elastic.events import (
     BreakerTripped,
     Entry,
+    Event,
     GpuFaulted,
     HeartbeatStopped,
+    InstanceAdopted,
     Interrupted,
     InterruptionKind,
     JobPlaced,
@@ -27,6 +29,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.inspect import timeline
 from gpucluster.elastic.journal import KEPT_S, SNAPSHOT_EVERY, Journal, read_only
 from gpucluster.plan import codec, names
+from gpucluster.plan.model import Market
 from gpucluster.slurm.job_records import JobRecord
 
 ACCOUNTING = ('version: "24.11"', 'version: "24.11"\n  accounting: {database: local}')
@@ -127,6 +130,27 @@ def test_interruptions_orders_and_stalls_are_moments_of_the_job() -> None:
     back = next(m for m in moments if m.what == "requeued")
     assert (back.slot, back.instance, back.took_s) == (slots[1], "i-1", 21.0)
     assert timeline.timeline(42, entries) == ()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        InstanceAdopted(slot="a-1", instance="i-1", machine="p5.48xlarge", market=Market.SPOT),
+        Interrupted(slot="a-1", instance="i-1", kind=InterruptionKind.SPOT, words="spot"),
+    ],
+    ids=("the journal is new", "the launch is pruned"),
+)
+def test_notice_for_an_instance_without_a_launch_is_a_moment_of_its_job(first: Event) -> None:
+    """After a lost journal a job on an adopted instance was shown without its notice, its signal and its requeue."""
+    events = (
+        JobPlaced(job=41, slots=("a-1",), submitted_at=NOW),
+        JobRunning(job=41),
+        first,
+        JobsSignalled(instance="i-1", jobs=(41,), signal="USR1"),
+        JobsRequeued(instance="i-1", jobs=(41,)),
+    )
+    entries = tuple(Entry(at=NOW + n, event=event) for n, event in enumerate(events))
+    assert [m.what for m in timeline.timeline(41, entries)][-2:] == ["signalled", "requeued"]
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["it is over", "it was requeued"])

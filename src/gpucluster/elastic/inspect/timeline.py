@@ -17,6 +17,7 @@ from gpucluster.elastic.events import (
     BootFailed,
     BreakerTripped,
     Entry,
+    Event,
     GpuFaulted,
     HeartbeatResumed,
     HeartbeatStopped,
@@ -279,9 +280,16 @@ class _Story:
         }
 
     def add(self, entry: Entry) -> None:
+        self._learn(entry.event)
         read = self._reads.get(type(entry.event))
         if read is not None:
             read(entry.at, entry.event)
+
+    def _learn(self, event: Event) -> None:
+        """Note whose instance it is. An adopted instance, and one whose launch is pruned, has no launch in the journal."""
+        slot, instance = getattr(event, "slot", ""), getattr(event, "instance", "")
+        if slot and instance:
+            self._instances.setdefault(instance, slot)
 
     def _hook(self, at: float, event: HookCalled) -> None:
         if event.kind == "resume" and self._job in event.jobs:
