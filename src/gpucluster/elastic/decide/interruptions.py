@@ -27,7 +27,7 @@ from gpucluster.plan.messages import GpuFault, NodePhase, Notice, NoticeKind
 from gpucluster.plan.model import Market
 from gpucluster.slurm import drains as owners
 from gpucluster.slurm.drains import DrainOwner
-from gpucluster.text import short, utc
+from gpucluster.text import rounded_duration, short, utc
 
 RANKS = (  # the worst first: a worse kind replaces a milder one
     InterruptionKind.SPOT,
@@ -124,7 +124,7 @@ def spot_storms(world: World) -> Iterator[Event]:
             continue
         old = world.memory.refusals.get(key)
         if old is None or old.until <= world.now:
-            words = f"interrupted: {recent} in the last {world.plan.times.storm_s / 60:g} minutes"
+            words = f"interrupted: {recent} in the last {rounded_duration(world.plan.times.storm_s)}"
             yield OfferRefused(key=key, words=words, until=world.now + refused_for(world.plan.times, old))
 
 
