@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -61,6 +61,10 @@ class Head:
             yield
         finally:
             iam.delete_role_policy(RoleName=role, PolicyName=DENIED)
+
+    def without_the_object(self) -> AbstractContextManager[None]:
+        """Deny the head's role the control object."""
+        return self.without("s3:*", f"arn:aws:s3:::{self.bindings['bucket']}/{names.CONTROL_KEY}")
 
     def changes(self) -> list[str]:
         """The launches and terminations of the head that EC2 was asked for, the oldest first."""
@@ -181,7 +185,7 @@ def test_without_ec2_a_notice_drains_signals_and_requeues(head: Head) -> None:
 def test_without_the_control_object_a_notice_drains_signals_and_requeues(head: Head) -> None:
     one = Evacuation.begin(head)
     slot, error = one.slot, "AccessDenied"
-    with head.without("s3:*", f"arn:aws:s3:::{head.bindings['bucket']}/{names.CONTROL_KEY}"):
+    with head.without_the_object():
         head.cluster.wait("its lease is over", lambda: Dependency.CONTROL in head.knows()["lost"])
         before = head.changes()
         one.submit_another()
@@ -212,7 +216,7 @@ def test_without_the_control_object_a_powered_down_node_ends_itself(head: Head) 
     slot = str(cluster.job(job)["batch_host"])
     instance = next(one["id"] for one in cluster.instances() if one["node"] == slot)
     before = head.changes()
-    with head.without("s3:*", f"arn:aws:s3:::{head.bindings['bucket']}/{names.CONTROL_KEY}"):
+    with head.without_the_object():
         cluster.wait("its lease is over", lambda: Dependency.CONTROL in head.knows()["lost"])
         cluster.power_down()
         cluster.wait(

@@ -2,28 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import assert_never
 
-from gpucluster.elastic.model import (
-    Action,
-    Block,
-    Comment,
-    DeleteMessages,
-    DeleteReservation,
-    Drain,
-    LaunchGang,
-    MarkDown,
-    PowerDown,
-    PowerUp,
-    RecordEvents,
-    Repeat,
-    Requeue,
-    ResetDown,
-    SetReservation,
-    Signal,
-    Terminate,
-    Undrain,
-)
+from gpucluster.elastic.model import Action, Comment, LaunchGang, Repeat, Terminate
+from gpucluster.elastic.sent_updates import TARGETS
 
 KEPT_S = (
     60.0  # an act that no pass decides for so long is over; a pass without a view of EC2 decides few acts
@@ -58,22 +39,16 @@ class Repeats:
 
 
 def _keys(action: Action) -> Iterator[tuple[str, str]]:
-    name = type(action).__name__
-    return ((name, str(target)) for target in targets(action))
+    """Return the class and the target of each act; none for a comment, which is set again without harm."""
+    name, acts = type(action).__name__, () if isinstance(action, Comment) else targets(action)
+    return ((name, str(target)) for target in acts)
 
 
 def targets(action: Action) -> tuple[str | int, ...]:
-    """Return the slots, instances or jobs that the act changes; none for acts that are repeated without harm."""
-    match action:
-        case Block() | Drain() | Undrain() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
-            return action.slots
-        case LaunchGang():
-            return action.request.slots
-        case Terminate():
-            return action.instances
-        case Signal() | Requeue():
-            return action.jobs
-        case RecordEvents() | Comment() | SetReservation() | DeleteReservation() | DeleteMessages():
-            return ()
-        case _:
-            assert_never(action)
+    """Return the slots, instances or jobs that the act changes; none for other acts."""
+    if isinstance(action, LaunchGang):
+        return action.request.slots
+    if isinstance(action, Terminate):
+        return action.instances
+    field = TARGETS.get(type(action))
+    return getattr(action, field) if field else ()

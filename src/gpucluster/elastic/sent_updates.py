@@ -21,8 +21,8 @@ from gpucluster.elastic.model import (
 )
 
 UNDER_WAY = float("inf")
-# action -> the field with its targets; other actions are sent as often as they are decided
-_TARGETS: dict[type[Action], str] = {
+# update of Slurm -> the field with its targets; other actions are sent as often as they are decided
+TARGETS: dict[type[Action], str] = {
     **dict.fromkeys((Block, Drain, MarkDown, PowerDown, PowerUp, ResetDown, Undrain), "slots"),
     **dict.fromkeys((Comment, Requeue, Signal), "jobs"),
 }
@@ -36,7 +36,7 @@ class Recent:
 
     def left(self, action: Action, seen_at: float, now: float) -> Action | None:
         """Return `action` for the targets without an update since `seen_at`; None without such a target."""
-        name = _TARGETS.get(type(action))
+        name = TARGETS.get(type(action))
         done = self._done.get(_kind(action, name)) if name else None
         if name is None or not done:
             return action
@@ -46,7 +46,7 @@ class Recent:
 
     def note(self, action: Action, at: float | None) -> None:
         """Record that the action is UNDER_WAY, was done at `at`, or failed (None)."""
-        name = _TARGETS.get(type(action))
+        name = TARGETS.get(type(action))
         if name is None:
             return
         done = self._done.setdefault(_kind(action, name), {})

@@ -113,6 +113,7 @@ UNHEALTHY = DRAIN_FLAGS | {
 POWER_SAVING = frozenset(
     {_S.POWERED_DOWN, _S.POWERING_DOWN, _S.POWERING_UP}
 )  # off, or about to be, or booting
+POWERED_DOWN = frozenset({_S.POWERED_DOWN, _S.POWERING_DOWN})  # off, or about to be
 JOB_ENDED = frozenset({
     JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL,
     JobState.PREEMPTED, JobState.BOOT_FAIL, JobState.DEADLINE, JobState.OUT_OF_MEMORY,

@@ -16,7 +16,7 @@ from gpucluster.plan import names
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.slurm.parse import parse_nodes
-from gpucluster.slurm.states import NodeState
+from gpucluster.slurm.states import POWERED_DOWN
 
 log = logging.getLogger(__name__)
 OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
@@ -36,7 +36,6 @@ code = cuda.cuInit(0)
 sys.exit(0 if code == 0 else 2 if code == 802 else 3)
 """
 CUDA_CODES = {2: "802 (SYSTEM_NOT_READY)", 3: "an error"}
-POWERED_DOWN = frozenset({NodeState.POWERING_DOWN, NodeState.POWERED_DOWN})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DEVICES_S = 120.0  # drivers load during the boot; a device that is missing after this time counts as broken
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from gpucluster.elastic.events import Event, PersonDrained
 from gpucluster.elastic.memory import Memory, PersonDrain
 from gpucluster.slurm.drains import DrainOwner
-from gpucluster.slurm.states import NodeState
+from gpucluster.slurm.states import POWERED_DOWN
 from gpucluster.slurm.values import SlurmView
 
 if TYPE_CHECKING:
     from gpucluster.elastic.decide.world import World
-
-_OFF = frozenset({NodeState.POWERED_DOWN, NodeState.POWERING_DOWN})
 
 
 def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
@@ -34,7 +32,7 @@ def person_drains(world: "World") -> Iterator[Event]:
     """Return new drains by people on nodes with a slurmd, and those that are over. `world` has the restored view."""
     known, new = world.memory.person_drains, dict[PersonDrain, list[str]]()
     for node in world.slurm.nodes.values():
-        if node.drained and _OFF.isdisjoint(node.states) and node.drain_owner is DrainOwner.PERSON:
+        if node.drained and POWERED_DOWN.isdisjoint(node.states) and node.drain_owner is DrainOwner.PERSON:
             drain = PersonDrain(reason=node.reason, by=node.reason_by)
             if known.get(node.name) != drain:
                 new.setdefault(drain, []).append(node.name)

@@ -128,11 +128,8 @@ def _views(snapshot: ClusterSnapshot) -> Iterator[Row]:
 
 def _queue(snapshot: ClusterSnapshot) -> Iterator[Row]:
     silent = snapshot.observation.lost.get(Dependency.QUEUE)
-    yield (
-        "queue_silent_seconds",
-        (),
-        0.0 if silent is None else max(0.0, snapshot.now - (silent.since or snapshot.now)),
-    )
+    since = snapshot.now if silent is None or silent.since is None else silent.since
+    yield "queue_silent_seconds", (), max(0.0, snapshot.now - since)
 
 
 def _controller(snapshot: ClusterSnapshot) -> Iterator[Row]:
