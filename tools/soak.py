@@ -67,7 +67,7 @@ def batch(task: tuple[int, int]) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     seen = scenarios.TOTALS
     return {**met, "scenarios": seen.scenarios, "faults": seen.faults, "nodes": seen.nodes, "launches": seen.launches,
-            "jobs": seen.jobs, "hours": seen.seconds / 3600}  # fmt: skip
+            "jobs": seen.jobs, "told": seen.told, "hours": seen.seconds / 3600}  # fmt: skip
 
 
 def main() -> None:
@@ -87,7 +87,7 @@ def main() -> None:
     failed: list[dict[str, Any]] = []
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for done in pool.imap_unordered(batch, tasks):
-            total.update({k: done[k] for k in ("scenarios", "nodes", "launches", "jobs", "hours")})
+            total.update({k: done[k] for k in ("scenarios", "nodes", "launches", "jobs", "told", "hours")})
             faults.update(done["faults"])
             if "failed" in done:
                 failed.append(done["failed"])
@@ -97,7 +97,7 @@ def main() -> None:
     report = {
         "schedules": total["scenarios"], "seed": args.seed, "wall_s": round(time.monotonic() - began),
         "virtual_h": round(total["hours"]), "jobs": total["jobs"], "nodes": total["nodes"], "launches": total["launches"],
-        "faults": dict(faults.most_common()), "leaked": 0 if not failed else "unknown", "lost": 0 if not failed else "unknown",
+        "told": total["told"], "faults": dict(faults.most_common()), "leaked": 0 if not failed else "unknown", "lost": 0 if not failed else "unknown",
         "stuck": stuck, "unsafe": len(failed) - stuck,
     }  # fmt: skip
     print(json.dumps(report))

@@ -1,22 +1,25 @@
 """Runs of a real cluster with one fault each.
 
 A run submits jobs, plants its fault, and returns the jobs that must complete. Then `judge` checks, for every run: each
-of these jobs is COMPLETED, no slot had two living instances, no node is drained, no instance is left in the cloud.
+of these jobs is COMPLETED, no slot had two living instances, no node is drained, no instance is left in the cloud, no run
+ended without a signal for a notice that was heard, and no notice requeued a job twice.
 """
 
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cluster import Cluster, gpucluster
+from support.told_runs import second_requeues, untold_runs
 from support.waiting import lasting
 
 from gpucluster.elastic.act import Failpoint
+from gpucluster.elastic.notifier import ACTS
 
 AGENT = "gpucluster-agent"
 TIMELINE = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.inspect.timeline")
@@ -185,11 +188,15 @@ class Verdict:
     leaked: int = 0
     lost: int = 0
     stuck: int = 0
+    untold: int = (
+        0  # runs that ended without a signal although the daemon had heard the notice: a lost checkpoint
+    )
+    twice: int = 0  # second requeues for one notice
     words: list[str] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
-        return not (self.leaked or self.lost or self.stuck or self.words)
+        return not (self.leaked or self.lost or self.stuck or self.untold or self.twice or self.words)
 
     def check(self) -> None:
         """Fail the test with the problems."""
@@ -208,8 +215,11 @@ def judge(cluster: Cluster, what: Run) -> Verdict:
         words.append(f"the run itself: {str(error)[:2000]}")
     lost = [words_of for job in jobs if (words_of := _lost(stage, job))]
     stuck, leaked = _quiet(stage)
-    words.extend(_doubles(stage, jobs))
-    slots, new = {n for job in jobs for n in _slots(stage, job)}, stage.new()
+    told = {job: _events(stage, job) for job in jobs}
+    words.extend(line for events in told.values() for line in _doubles(events))
+    untold = [f"untold: job {job}: {line}" for job, events in told.items() for line in untold_runs(events)]
+    twice = [f"twice: job {job}: {line}" for job, events in told.items() for line in second_requeues(events)]
+    slots, new = {slot for events in told.values() for slot in _slots(events)}, stage.new()
     if what.exact and len(new) != len(slots):
         words.append(f"{len(new)} launches for {len(slots)} slots")
     return Verdict(
@@ -221,7 +231,9 @@ def judge(cluster: Cluster, what: Run) -> Verdict:
         leaked=len(leaked),
         lost=len(lost),
         stuck=len(stuck),
-        words=[*words, *lost, *stuck, *leaked],
+        untold=len(untold),
+        twice=len(twice),
+        words=[*words, *lost, *stuck, *leaked, *untold, *twice],
     )
 
 
@@ -267,21 +279,20 @@ def _events(stage: Stage, job: int) -> list[dict[str, Any]]:
     return json.loads(stage.head(*TIMELINE, str(job), "--json"))
 
 
-def _slots(stage: Stage, job: int) -> set[str]:
-    return {m["slot"] for m in _events(stage, job) if m["what"] == "launched"}
+def _slots(events: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {m["slot"] for m in events if m["what"] == "launched"}
 
 
-def _doubles(stage: Stage, jobs: Sequence[int]) -> Iterator[str]:
+def _doubles(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Report slots with two living instances. A second incarnation may have one after the first is gone."""
-    for job in jobs:
-        living: dict[str, str] = {}
-        for m in _events(stage, job):
-            if m["what"] == "launched":
-                if living.get(m["slot"], m["instance"]) != m["instance"]:
-                    yield f"two instances for {m['slot']}: {living[m['slot']]} and {m['instance']}"
-                living[m["slot"]] = m["instance"]
-            elif m["what"] == "gone":
-                living.pop(m["slot"], None)
+    living: dict[str, str] = {}
+    for m in events:
+        if m["what"] == "launched":
+            if living.get(m["slot"], m["instance"]) != m["instance"]:
+                yield f"two instances for {m['slot']}: {living[m['slot']]} and {m['instance']}"
+            living[m["slot"]] = m["instance"]
+        elif m["what"] == "gone":
+            living.pop(m["slot"], None)
 
 
 # --- processes --------------------------------------------------------------------------------------------
@@ -690,6 +701,24 @@ def operator_drains_a_node_during_a_job(s: Stage) -> Sequence[int]:
     return (job,)
 
 
+@run("drained", quick=True)
+def operator_orders_a_drain_during_a_job(s: Stage) -> Sequence[int]:
+    """`gpucluster node drain` and `undrain`: the job goes on, the drain stays, and the next job uses the node again."""
+    job = s.submit(1, LONG, "-w", "h200-1a-1")
+    s.until_running(job)
+    order = ("h200-1a-1", "-c", s.cluster.name)
+    gpucluster("node", "drain", *order, "--because", "fan 3 is loud")
+    s.wait("Slurm shows the drain", lambda: "DRAIN" in s.cluster.nodes()["h200-1a-1"]["state"])
+    reason = s.cluster.nodes()["h200-1a-1"]["reason"]
+    assert reason.startswith("fan 3 is loud (by "), reason
+    s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
+    lasting(12)  # longer than the pool's idle time
+    assert "DRAIN" in s.cluster.nodes()["h200-1a-1"]["state"], "the operator's drain was lifted"
+    gpucluster("node", "undrain", *order)
+    s.wait("Slurm shows no drain", lambda: "DRAIN" not in s.cluster.nodes()["h200-1a-1"]["state"])
+    return (job, s.submit(1, SHORT, "-w", "h200-1a-1"))
+
+
 @run("drained")
 def slurmctld_drains_a_node(s: Stage) -> Sequence[int]:
     """Regression: such a node stayed up without end: no job could use it, and nothing powered it down."""
@@ -729,17 +758,17 @@ def unknown_instance_appears_during_a_burst(s: Stage) -> Sequence[int]:
 
 
 # --- clocks and boots -------------------------------------------------------------------------------------------
-FAKETIME, SKEW_S = "/usr/local/lib/libfaketime.so.1", 400  # beyond munge's 300 s
+FAKETIME, OFFSET = "/usr/local/lib/libfaketime.so.1", "/run/clock-offset"
+SKEW_S = 1200  # beyond munge's and EC2's 5 min and the 15 min of S3
 
 
 @run("clock skew", quick=True)
 def clock_of_the_head_is_wrong_for_a_while(s: Stage) -> Sequence[int]:
     """libfaketime in munged is a stand-in for a wrong clock: every credential of a node is too old."""
     job = s.submit()
-    _skew(s, "head", "munge")
-    s.until_launched(2)
-    lasting(10)
-    _unskew(s, "head", "munge")
+    with wrong_clock(s, "head", "munge"):
+        s.until_launched(2)
+        lasting(10)
     return (job,)
 
 
@@ -755,25 +784,40 @@ def clock_of_a_node_is_wrong_during_a_job(s: Stage) -> Sequence[int]:
     return (job,)
 
 
+@contextmanager
+def wrong_clock(s: Stage, machine: str, *units: str) -> Iterator[None]:
+    """libfaketime in these units is a stand-in for a wrong clock of the machine."""
+    _skew(s, machine, *units)
+    try:
+        yield
+    finally:
+        _unskew(s, machine, *units)
+
+
 def _skew(s: Stage, machine: str, *units: str) -> None:
+    """Set the clock of these units ahead while they run."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     encoded = base64.b64encode(library.read_bytes()).decode()
-    s.cluster.exec(machine, "sh", "-c", f"base64 -d > {FAKETIME}", stdin=encoded)
-    lines = f"[Service]\nEnvironment=LD_PRELOAD={FAKETIME}\nEnvironment=FAKETIME=+{SKEW_S}s\n"
+    s.cluster.exec(machine, "sh", "-c", f"base64 -d > {FAKETIME} && echo +0 > {OFFSET}", stdin=encoded)
+    settings = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": OFFSET, "FAKETIME_CACHE_DURATION": 1, "FAKETIME_DONT_FAKE_MONOTONIC": 1}  # fmt: skip
+    lines = "".join(f"Environment={key}={value}\n" for key, value in settings.items())
     for unit in units:
         folder = f"/run/systemd/system/{unit}.service.d"
-        s.cluster.exec(machine, "sh", "-c", f"mkdir -p {folder} && cat > {folder}/fault.conf", stdin=lines)
+        script = f"mkdir -p {folder} && cat > {folder}/clock.conf"
+        s.cluster.exec(machine, "sh", "-c", script, stdin=f"[Service]\n{lines}")
     s.cluster.exec(machine, "systemctl", "daemon-reload")
-    s.cluster.exec(
-        machine, "systemctl", "restart", *units, check=False
-    )  # a slurmd that reaches no slurmctld may end
+    s.cluster.exec(machine, "systemctl", "restart", *units)
+    if DAEMON in units:
+        status = ("systemctl", "show", "--value", "--property=StatusText", DAEMON)
+        s.wait("the daemon has its lease", lambda: s.head(*status).startswith(ACTS))
+    s.cluster.exec(machine, "sh", "-c", f"echo +{SKEW_S} > {OFFSET}")
 
 
 def _unskew(s: Stage, machine: str, *units: str) -> None:
+    s.cluster.exec(machine, "sh", "-c", f"echo +0 > {OFFSET}")
     for unit in units:
-        s.cluster.exec(machine, "rm", f"/run/systemd/system/{unit}.service.d/fault.conf")
+        s.cluster.exec(machine, "rm", f"/run/systemd/system/{unit}.service.d/clock.conf")
     s.cluster.exec(machine, "systemctl", "daemon-reload")
-    s.cluster.exec(machine, "systemctl", "restart", *units)
 
 
 @run("boots fail")

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from cluster import ROOT, Cluster, gpucluster
 from fault_runs import RUNS, Run, Verdict, judge
 
+COUNTS = ("leaked", "lost", "stuck", "untold", "twice")
 CLUSTERS = 3  # about six machines each: the default inotify limit is enough for eighteen
 
 
@@ -40,7 +41,7 @@ def report(verdicts: Sequence[Verdict], seconds: float) -> str:
         f"runs {len(verdicts)}, {seconds / 60:.0f} min, nodes {sum(v.nodes for v in verdicts)}, "
         f"launches {sum(v.launches for v in verdicts)}",
         "by kind: " + ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items())),
-        *(f"{what} {sum(getattr(v, what) for v in verdicts)}" for what in ("leaked", "lost", "stuck")),
+        *(f"{what} {sum(getattr(v, what) for v in verdicts)}" for what in COUNTS),
         *(f"BAD {v.run}: {'; '.join(v.words)[:2000]}" for v in verdicts if not v.good),
     ]
     return "\n".join(lines)

@@ -214,6 +214,9 @@ class Fleet:
         jobs = [(j.id, j.state, j.nodes, j.comment) for j in self.slurm.jobs.values()]
         return json.dumps([odd, jobs, codec.to_json(self.journal.memory)], indent=1)
 
+    def machine_ended(self, instance: str, agent: Agent) -> None:
+        """Called when a machine whose slurmd ran has ended, before Slurm knows."""
+
     def interrupt(self, instance: str) -> None:
         """End a spot instance without a notice, as the cloud does when it reclaims it."""
         self.model.interrupt(instance, self.now, 0.0, silent=("metadata", "queue"))
@@ -231,7 +234,10 @@ class Fleet:
             elif not self.mute(seen):
                 running.add(instance.id)
                 self._lives(seen)
-        for gone in [a for i, a in self.agents.items() if a.up and i not in running]:
+        for instance_id, gone in self.agents.items():
+            if not gone.up or instance_id in running:
+                continue
+            self.machine_ended(instance_id, gone)
             gone.up = False
             if not self._others_on(gone):
                 self.slurm.lost(gone.slot)

@@ -13,7 +13,9 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
+from gpucluster.cloud.faults import Fault
 from gpucluster.cloud.port import (
+    CloudError,
     CloudPort,
     Control,
     FleetAnswer,
@@ -26,7 +28,8 @@ from gpucluster.cloud.port import (
 from gpucluster.elastic import spool, status_endpoint
 from gpucluster.elastic.act import Failpoint
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.events import Verb
+from gpucluster.elastic.decide.evacuation import EVACUATION_TABLE
+from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.inspect import head
 from gpucluster.elastic.inspect.snapshot import after_facts, would_do
 from gpucluster.elastic.inspect.why import Part, why
@@ -40,7 +43,7 @@ from gpucluster.plan.model import AwsPool, Breaker, LaunchTemplate, Market, Slur
 from gpucluster.sandbox.aws.ec2.state.values import Lag, MaintenanceEvent
 from gpucluster.slurm.values import SlurmReservation
 from support.builders import a_plan
-from support.fleet import NO_TRIP, START, Fleet
+from support.fleet import NO_TRIP, START, Agent, Fleet
 from support.launches import launch_call
 from support.slurm_model import Job
 
@@ -49,6 +52,8 @@ QUIET_S = 9000.0  # after the end of the faults the cluster is quiet within this
 FAN = "broken fan"  # an operator's reason; Slurm may extend it and then becomes its owner
 LONG_S = 4000.0  # run time of a job that outlives most of a scenario
 LIMITS = ("JobArrayTaskLimit", "Licenses", "PartitionDown")  # reasons of Slurm that more nodes do not end
+# the batch scripts get the signal as soon as such an interruption is known
+AT_ONCE = (InterruptionKind.SPOT, InterruptionKind.BLOCK_END, InterruptionKind.FAULT)
 _LEASE = ("lease", "renewal")  # a Fleet holds no lease: test_lease.py kills there
 POINTS = tuple(p for p in Failpoint if not p.value.endswith(_LEASE))
 
@@ -143,6 +148,9 @@ class Totals:
     jobs: int = 0
     seconds: float = 0.0
     compared: int = 0  # decisions of the daemon, of the dry run and of `why`
+    told: int = (
+        0  # runs of jobs that lost a machine, or were requeued, after a notice that the daemon had heard
+    )
 
 
 TOTALS = Totals()
@@ -169,16 +177,22 @@ def changed_by(action: Action, owners: Mapping[str, str]) -> set[str]:
 
 
 class ListedCloud:
-    """A CloudPort for a reader: it repeats the daemon's answers of this pass, and has no faults."""
+    """A CloudPort for a reader: it repeats the daemon's answers of this pass. None: EC2 gave no list."""
 
-    def __init__(self, view: CloudView) -> None:
+    def __init__(self, view: CloudView | None) -> None:
         self._view = view
 
     def instances(self, cluster: str, also: Sequence[str] = ()) -> Sequence[Instance]:
-        return tuple(self._view.instances.values())
+        return tuple(self._answer.instances.values())
 
     def reservations(self, ids: Sequence[str]) -> Sequence[Reservation]:
-        return tuple(self._view.reservations[i] for i in ids if i in self._view.reservations)
+        return tuple(self._answer.reservations[i] for i in ids if i in self._answer.reservations)
+
+    @property
+    def _answer(self) -> CloudView:
+        if self._view is None:
+            raise CloudError(Fault.LOST, "InternalError", "no list")
+        return self._view
 
 
 class CheckedCloud:
@@ -220,7 +234,8 @@ class Simulation(Fleet):
         self.failed: set[str] = set()
         self.tokens: set[str] = set()
         self.lost_jobs: set[int] = set()
-        self.blind_at = 0.0
+        self.read_at = 0.0  # the read of Slurm of the last whole pass
+        self.sent_back: set[tuple[int, str]] = set()  # jobs and the interrupted instances that they left
         super().__init__(plan_of(scenario.plan), folder, boot_s=scenario.boot_s, version=scenario.version)
         self.mute = lambda i: i.id in self.muted
         self.broken = self._breaks
@@ -230,6 +245,7 @@ class Simulation(Fleet):
         (folder / names.BINDINGS_FILE).write_text(codec.dumps(self.bindings))
         self.foreign = self._strange()
         self.slurm.watch = self.may_set
+        self.slurm.watch_requeue = self.may_requeue
 
     def start(self) -> None:
         port, self.cloud = self.cloud, CheckedCloud(self.cloud, self)  # type: ignore[assignment]
@@ -259,6 +275,11 @@ class Simulation(Fleet):
         except KilledError:
             self.hit = NO_TRIP
             self.restart()
+
+    def look(self) -> None:
+        super().look()
+        seen = self.reconciler.observation.slurm
+        self.read_at = self.read_at if seen is None else seen.at
 
     def happen(self, step: Step) -> None:
         TOTALS.faults[step.what] += 1
@@ -336,6 +357,41 @@ class Simulation(Fleet):
             real = self.slurm.nodes[name].slurmd == agent.boot_time
             assert not (running and real), f"{name} is set down under job {running}"
 
+    def may_requeue(self, job: Job) -> None:
+        """Assert that a run was told of the end before it is ended, and that one notice ends one run of a job."""
+        for slot in job.nodes:
+            incarnation = self.journal.memory.incarnations.get(slot)
+            found = None if incarnation is None else incarnation.interruption
+            if incarnation is None or found is None or not EVACUATION_TABLE[found.kind].drains:
+                continue
+            left = job.id, incarnation.instance or ""
+            assert left not in self.sent_back, f"job {job.id} is requeued twice for {found.words!r}"
+            self.sent_back.add(left)
+            if job.state == "RUNNING":
+                TOTALS.told += 1
+                assert self._was_told(job), f"job {job.id} is requeued without a signal for {found.words!r}"
+
+    def machine_ended(self, instance: str, agent: Agent) -> None:
+        """Assert that each run on the machine was told, if the daemon had heard the notice and then read Slurm."""
+        incarnation = self.journal.memory.incarnations.get(agent.slot)
+        if incarnation is None or incarnation.instance != instance:
+            return
+        found = incarnation.interruption
+        if found is None or found.kind not in AT_ONCE:
+            return
+        for job in self.slurm.jobs.values():
+            real = self.slurm.nodes[agent.slot].slurmd == agent.boot_time
+            if job.state != "RUNNING" or agent.slot not in job.nodes or not real:
+                continue
+            if self.read_at > max(found.since, job.started):
+                TOTALS.told += 1
+                assert self._was_told(job), (
+                    f"job {job.id} lost {instance} without a signal for {found.words!r}"
+                )
+
+    def _was_told(self, job: Job) -> bool:
+        return any(at >= job.started and told in (job.id, job.het) for at, told, _ in self.slurm.signals)
+
     def check_decide(self) -> None:
         """Assert that decide is deterministic, and records no more facts when the first ones are in memory."""
         if self.slurm.away:
@@ -354,7 +410,7 @@ class Simulation(Fleet):
         """Assert that the dry run and `why`, with the status read back from JSON, decide as the daemon does."""
         self.passes[bool(actions)] += 1
         observation = self.reconciler.observation
-        if observation.slurm is None or observation.cloud is None:
+        if observation.slurm is None:
             assert not actions
             return
         if self.passes[bool(actions)] % (self.compare_every if actions else 4 * self.compare_every):
@@ -751,13 +807,31 @@ WEIGHTS = {
     "kill daemon": 3, "daemon away": 1, "kill at": 6, "stop": 1, "unreadable": 1, "pause": 1, "resume": 1, "keep": 1, "replace": 2,
 }  # fmt: skip
 _WHATS = [what for what, weight in WEIGHTS.items() for _ in range(weight)]
+_NOTICES = [
+    what for what in _WHATS if what in ("notice", "storm", "xid", "replace", "maintenance", "news fail")
+]
+_STEPS = st.lists(
+    st.builds(Step, st.sampled_from(_WHATS), st.integers(1, 6), st.sampled_from((1, 5, 20, 45, 90, 200))),
+    min_size=5,
+    max_size=12,
+).map(tuple)
+# a job runs when the notices come: few of the steps above meet a run that lasts
+_BAD_MINUTES = st.tuples(
+    st.builds(Step, st.just("long"), st.integers(1, 4), st.sampled_from((90, 200))),
+    st.lists(
+        st.builds(
+            Step,
+            st.sampled_from([*_NOTICES * 4, *_WHATS]),
+            st.integers(1, 6),
+            st.sampled_from((1, 5, 20, 45, 90)),
+        ),
+        min_size=3,
+        max_size=8,
+    ),
+).map(lambda parts: (parts[0], *parts[1]))
 SCENARIOS = st.builds(
     Scenario,
-    st.lists(
-        st.builds(Step, st.sampled_from(_WHATS), st.integers(1, 6), st.sampled_from((1, 5, 20, 45, 90, 200))),
-        min_size=5,
-        max_size=12,
-    ).map(tuple),
+    st.one_of(_STEPS, _STEPS, _BAD_MINUTES),
     plan=st.sampled_from(("plain", "plain", "tight", "two")),
     version=st.sampled_from(("24.11", "22.05", "26.05")),
     boot_s=st.sampled_from((30.0, 5.0, 120.0)),

@@ -200,6 +200,7 @@ class SlurmModel:
         self.watch: Callable[[str, Sequence[str]], None] = lambda state, nodes: (
             None
         )  # before the daemon's updates
+        self.watch_requeue: Callable[[Job], None] = lambda job: None  # before a requeue by the daemon
         self._waits = False  # the next tick may change something
 
     # --- users ------------------------------------------------------------------------------------
@@ -272,6 +273,7 @@ class SlurmModel:
         self.set_admin_comment(jobs, reason)
         for job in [p for n in jobs if n in self.jobs for p in self._parts(self.jobs[n])]:
             if job.batch and job.requeue and job.placed:
+                self.watch_requeue(job)
                 self._free(job)
                 self._again(job)
                 job.held = held

@@ -47,10 +47,15 @@ class LossRow:
 
     denied: frozenset[Ability]
     stops: str
-    goes_on: str
+    goes_on: tuple[tuple[Ability | None, str], ...]  # what each needs; None: nothing that a loss denies
     remedies: Mapping[str, str] = field(
         default_factory=dict[str, str]
     )  # part of the error -> the command of an operator
+
+    def still(self, denied: frozenset[Ability]) -> str:
+        """Return what goes on without the denied abilities. A second loss may deny what this one leaves."""
+        parts = [words for needs, words in self.goes_on if needs not in denied]
+        return ", and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
     def remedy(self, error: str, cluster: str) -> str:
         """Return the command that helps against this error; empty: none is known."""
@@ -62,34 +67,36 @@ class LossRow:
 CLOCK_OFF = ("RequestTimeTooSkewed", "RequestExpired")
 SET_CLOCK = "chronyc makestep; chronyc -n tracking"
 _CLOCK: Mapping[str, str] = dict.fromkeys(CLOCK_OFF, SET_CLOCK)
+_JOBS = (None, "jobs run")
+_EVACUATIONS = (Ability.EVACUATE, "a notice still drains, signals and requeues")
 LOSSES: Mapping[Dependency, LossRow] = {
     Dependency.EC2: LossRow(
         denied=frozenset(Ability) - {Ability.EVACUATE},
         stops="the daemon launches, terminates and powers down nothing",
-        goes_on="jobs run, and a notice still drains, signals and requeues",
+        goes_on=(_JOBS, _EVACUATIONS),
         remedies=_CLOCK,
     ),
     Dependency.CONTROL: LossRow(
         denied=frozenset(Ability) - {Ability.EVACUATE, Ability.END_IDLE},
         stops="the daemon launches and terminates nothing",
-        goes_on="jobs run, a notice still drains, signals and requeues, and idle machines end themselves",
+        goes_on=(_JOBS, _EVACUATIONS, (Ability.END_IDLE, "idle machines end themselves")),
         remedies=_CLOCK,
     ),
     Dependency.JOURNAL: LossRow(
         denied=frozenset({Ability.LAUNCH}),
         stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until an operator confirms it",
-        goes_on="jobs run, and idle nodes end",
+        goes_on=(_JOBS, (Ability.END_IDLE, "idle nodes end")),
         remedies={"": CONFIRM},
     ),
     Dependency.SLURMCTLD: LossRow(
         denied=frozenset(Ability),
         stops="the daemon does nothing",
-        goes_on="jobs run, and a notice waits for slurmctld",
+        goes_on=(_JOBS, (None, "a notice waits for slurmctld")),
     ),
     Dependency.QUEUE: LossRow(
         denied=frozenset(),
         stops="notices come only from the nodes' agents",
-        goes_on="the daemon does all else",
+        goes_on=((None, "this loss stops nothing else"),),
         remedies=dict.fromkeys(NO_QUEUE, "pulumi up --refresh --stack {cluster}"),
     ),
 }

@@ -6,6 +6,7 @@ While DescribeInstances failed, a spot notice was ignored: no signal, no requeue
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from support.slurm_model import Job
 from support.worlds import WORLDS
 
 from gpucluster.cloud.port import CloudError, Fault
-from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
+from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, denied
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.events import Entry, OrderGiven, Verb
@@ -244,6 +245,17 @@ def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
     assert not [a for a in actions if not isinstance(a, RecordEvents)]
     assert Ability.EVACUATE not in LOSSES[Dependency.EC2].denied
     assert Loss(since=None, words="").since is None
+
+
+@pytest.mark.parametrize("both", tuple(combinations(Dependency, 2)), ids=" and ".join)
+def test_sentences_of_two_losses_promise_nothing_that_either_denies(both: tuple[Dependency, ...]) -> None:
+    """With EC2 and the control object lost, `status` said that idle machines end themselves."""
+    lost = {dependency: Loss(since=1.0, words="no") for dependency in both}
+    said = tuple(losses.sentences(lost, 2.0))
+    refused = denied(lost)
+    for dependency in both:
+        for needs, words in LOSSES[dependency].goes_on:
+            assert any(words in one for one in said) is (needs not in refused)
 
 
 @pytest.mark.parametrize("dependency", Dependency)

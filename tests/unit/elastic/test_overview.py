@@ -100,7 +100,7 @@ def test_silent_queue_is_told(error: str, step: str) -> None:
     """A deleted queue was one line of the daemon's log, and `status` looked healthy."""
     moment = sight(a_plan(), lost={Dependency.QUEUE: Loss(since=NOW - 60, words=error)})
     row, since = LOSSES[Dependency.QUEUE], "since 13:59:00 UTC, 60 s ago"
-    line = f"  lost      the daemon cannot read the queue of interruption notices, {since} ({error}): {row.stops}; {row.goes_on}{step}"
+    line = f"  lost      the daemon cannot read the queue of interruption notices, {since} ({error}): {row.stops}; {row.still(row.denied)}{step}"
     assert line in text(overview(moment, ONE, READY), NOW).splitlines()
 
 

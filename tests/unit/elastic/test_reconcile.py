@@ -192,7 +192,7 @@ def test_daemon_that_is_cut_off_is_told_by_the_row_of_its_loss(
         assert look() == 0
         said = capsys.readouterr()
         assert row.stops in said.out
-        assert row.goes_on in said.out
+        assert row.still(row.denied) in said.out
         assert "no lease" not in said.out + said.err
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
+from gpucluster.elastic.abilities import LOSSES, Dependency, Loss, denied
 from gpucluster.elastic.status_endpoint import CopyState
 from gpucluster.text import relative_time, short
 
@@ -19,6 +19,7 @@ def not_copied(copy: CopyState, now: float) -> str:
 
 def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME") -> Iterator[str]:
     """Yield one sentence for each lost dependency. A loss without a time is one of this reader alone."""
+    refused = denied(lost)
     for dependency, loss in lost.items():
         error, row = short(loss.words, 200) or SILENT, LOSSES[dependency]
         if loss.since is None:
@@ -27,4 +28,4 @@ def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME"
         since = relative_time(loss.since, now)
         remedy = row.remedy(loss.words, cluster)
         step = f"; run `{remedy}`" if remedy else ""
-        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.goes_on}{step}"
+        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.still(refused)}{step}"
