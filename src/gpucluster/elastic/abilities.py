@@ -19,7 +19,7 @@ class Ability(StrEnum):
     LAUNCH = "launch"
     TERMINATE = "terminate"
     UPDATE = "update"  # every update of Slurm but those of the next row
-    EVACUATE = "evacuate"  # drain, signal and requeue, because an instance ends
+    EVACUATE = "evacuate"  # drain, signal and requeue because an instance ends; drain by order
     END_IDLE = "end-idle"  # power down idle nodes
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucluster.elastic import spool
+from gpucluster.elastic import spool, status_endpoint
+from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
 from gpucluster.elastic.decide import ordered_drains
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import ALL_ORDERS, Verb
@@ -36,7 +37,7 @@ DONE: Mapping[Verb, str] = {
     Verb.NODE_KEEP: "keeps its instance, even after a failure",
     Verb.NODE_RELEASE: "is managed by the daemon again",
     Verb.NODE_DRAIN: "takes no new jobs until a person lifts the drain",
-    Verb.NODE_UNDRAIN: "takes jobs again, if a person drained it; drains of the daemon stay",
+    Verb.NODE_UNDRAIN: "takes jobs again, if a person drained it; drains of the daemon and a DOWN stay",
     Verb.ORDERS_CONFIRM: "lost orders are confirmed: the daemon launches again; pause pools and keep nodes anew",
 }
 EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
@@ -45,6 +46,15 @@ EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
 }
 
 
+NEEDS: Mapping[
+    Verb, Ability
+] = {  # what the daemon does for the order; the others only keep it from something
+    Verb.POOL_DRAIN: Ability.END_IDLE,
+    Verb.POOL_RESUME: Ability.LAUNCH,
+    Verb.NODE_REPLACE: Ability.TERMINATE,
+    Verb.NODE_DRAIN: Ability.EVACUATE,
+    Verb.NODE_UNDRAIN: Ability.UPDATE,
+}
 NOTHING_LOST = "orders are known: there is nothing to confirm"
 
 
@@ -179,7 +189,7 @@ def _give(request: OrderRequest, where: head.HeadFiles, taken_s: float, *, as_js
         ) from error
     wake_daemon(where.wake)
     taken = _gone(path, time.monotonic() + taken_s, time.sleep)
-    rest = "" if taken else "; no daemon has read it yet: it waits in the spool"
+    rest = _postponed(request.verb, where) if taken else "; no daemon has read it yet: it waits in the spool"
     answer = {
         "ok": True,
         "verb": request.verb.value,
@@ -208,6 +218,17 @@ def _effect(where: head.HeadFiles, request: OrderRequest) -> str:
             if incarnation is None or not (incarnation.instance or incarnation.request):
                 return EMPTY[request.verb]
     return DONE[request.verb]
+
+
+def _postponed(verb: Verb, where: head.HeadFiles) -> str:
+    published = status_endpoint.read(where.port)
+    return "" if published is None else postponed(verb, published.lost)
+
+
+def postponed(verb: Verb, lost: Mapping[Dependency, Loss]) -> str:
+    """Return that the daemon cannot carry out the order now, and why; empty if it can."""
+    why = [str(one) for one in lost if NEEDS.get(verb) in LOSSES[one].denied]
+    return f"; not yet: the daemon cannot read {' and '.join(why)} now" if why else ""
 
 
 def _gone(path: Path, deadline: float, pause: Callable[[float], None]) -> bool:

@@ -10,6 +10,7 @@ from support.builders import a_lab_plan, a_plan
 from support.fleet import Fleet
 
 from gpucluster.elastic import order, spool
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.events import HookCalled, OrderGiven, Verb
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
@@ -48,6 +49,19 @@ def test_order_reaches_the_journal_through_the_spool(tmp_path: Path) -> None:
 def test_drain_of_a_node_is_taken_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert give("node-drain", "h200-2a-1", "--because", "fan", *at(tmp_path)) == 0
     assert "takes no new jobs until a person lifts the drain" in capsys.readouterr().out
+
+
+def test_order_that_the_daemon_cannot_carry_out_now_says_so() -> None:
+    """With EC2 lost, `node drain` said that the node takes no new jobs."""
+    lost = {Dependency.EC2: Loss(since=1.0, words="no")}
+    assert order.postponed(Verb.NODE_DRAIN, lost) == ""
+    assert order.postponed(Verb.NODE_UNDRAIN, lost) == "; not yet: the daemon cannot read EC2 now"
+    assert order.postponed(Verb.POOL_PAUSE, lost) == ""
+    both = {**lost, Dependency.SLURMCTLD: Loss(since=1.0, words="")}
+    assert order.postponed(Verb.NODE_DRAIN, both) == "; not yet: the daemon cannot read slurmctld now"
+    assert (
+        order.postponed(Verb.POOL_RESUME, both) == "; not yet: the daemon cannot read EC2 and slurmctld now"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """`gpucluster node drain` and `undrain`: the drain is a person's, and an order is done when Slurm shows it."""
 
+from dataclasses import replace
+
 import pytest
 from support.builders import a_plan
 from support.cluster_states import NOW, OFF, UP, burst, instance, living, node, sight
 
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.events import Event, OrderCompleted, OrderGiven, Verb
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import text, why
-from gpucluster.elastic.model import Action, Drain, RecordEvents, Undrain
+from gpucluster.elastic.model import Action, Drain, RecordEvents, ResetDown, Undrain
 from gpucluster.elastic.order import OrderRequest, refusal
 from gpucluster.slurm.drains import DrainOwner, drain_owner
 
@@ -37,10 +40,11 @@ def acts(order: Event, states: str, reason: dict[str, object]) -> tuple[list[Act
     found = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
     events = [entry.event for a in found if isinstance(a, RecordEvents) for entry in a.entries]
     done: list[Event] = [event for event in events if isinstance(event, OrderCompleted)]
-    return [a for a in found if isinstance(a, Drain | Undrain)], done
+    return [a for a in found if getattr(a, "slots", ()) == (A1,)], done
 
 
 SET, LIFT = Drain(slots=(A1,), reason="fan 3 is loud (by ann)"), Undrain(slots=(A1,), reason=" (by ann)")
+RESUME = ResetDown(slots=(A1,), reason=" (by ann)")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,7 @@ SET, LIFT = Drain(slots=(A1,), reason="fan 3 is loud (by ann)"), Undrain(slots=(
         ("another person drained it", DRAIN, f"{UP} DRAIN", PERSONS | {"reason": "mine"}, []),
         ("a person drained it", UNDRAIN, f"{UP} DRAIN", PERSONS, [LIFT]),
         ("it is not drained", UNDRAIN, UP, {}, []),
+        ("a person let it fail", UNDRAIN, f"{UP} FAIL", PERSONS, [RESUME]),
     ],
 )
 def test_order_acts_until_slurm_shows_it(
@@ -62,10 +67,69 @@ def test_order_acts_until_slurm_shows_it(
     assert acts(given, states, reason) == (actions, done), what
 
 
+LONG = {"reason_at": NOW - 4000, "version": "24.11"}
+UNFIT = (
+    ("Kill task failed", "root"),
+    ("Prolog error", "slurm"),
+    ("gpucluster: [health] gpu.count: 7 of 8", "slurm"),
+    ("Low CPUs", "slurm"),
+)
+
+
+@pytest.mark.parametrize("lost", [(), (Dependency.EC2,), (Dependency.CONTROL,)], ids=str)
+@pytest.mark.parametrize(("reason", "by"), [("", ""), *UNFIT])
+def test_node_whose_drain_is_ordered_is_only_drained(
+    lost: tuple[Dependency, ...], reason: str, by: str
+) -> None:
+    """The pass that sent the drain also replaced the node, or powered it down because it was idle for long enough."""
+    states = f"{UP} DRAIN" if reason else UP
+    shown = [node(A1, states, **LONG, reason=reason, reason_by=by, last_busy=NOW - 4000)]
+    s = sight(PLAN, *living(A1), (10.0, DRAIN), nodes=shown, instances=[instance(0)])
+    losses = {dependency: Loss(since=NOW - 60, words="no") for dependency in lost}
+    observation = replace(
+        s.observation, lost=losses, cloud=None if Dependency.EC2 in lost else s.observation.cloud
+    )
+    found = decide(s.plan, s.bindings, observation, s.memory, s.now)
+    assert [a for a in found if not isinstance(a, RecordEvents)] == [SET]
+
+
+@pytest.mark.parametrize("order", [DRAIN, UNDRAIN])
+def test_order_of_a_node_that_slurm_does_not_list_waits(order: OrderGiven) -> None:
+    """The daemon ended with a KeyError, and again at each start."""
+    s = moment(order, UP, {})
+    listed = s.observation.slurm
+    assert listed is not None
+    rest = replace(listed, nodes={name: one for name, one in listed.nodes.items() if name != A1})
+    s = replace(s, observation=replace(s.observation, slurm=rest))
+    found = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
+    assert not [a for a in found if A1 in getattr(a, "slots", ())]
+    assert f"{A1}: is in the plan, but slurmctld does not list it" in text(why(s, A1), s.now)
+
+
+def test_list_that_is_older_than_the_order_does_not_complete_it() -> None:
+    """The drain had been sent, and the list of before it showed the state that the later undrain asked for."""
+    s = moment(UNDRAIN, UP, {})
+    assert s.observation.slurm is not None
+    old = replace(s.observation, slurm=replace(s.observation.slurm, at=s.memory.drain_orders[A1].at - 1))
+    found = decide(s.plan, s.bindings, old, s.memory, s.now)
+    events = [entry.event for a in found if isinstance(a, RecordEvents) for entry in a.entries]
+    assert not [event for event in events if isinstance(event, OrderCompleted)]
+
+
+def test_drain_of_a_person_completes_the_order_while_ec2_is_lost() -> None:
+    s = moment(DRAIN, f"{UP} DRAIN", PERSONS | {"reason": "mine"})
+    lost = {Dependency.EC2: Loss(since=NOW - 60, words="no")}
+    found = decide(s.plan, s.bindings, replace(s.observation, lost=lost, cloud=None), s.memory, s.now)
+    events = [entry.event for a in found if isinstance(a, RecordEvents) for entry in a.entries]
+    assert OrderCompleted(verb=DRAIN.verb, target=A1) in events
+
+
 def test_drain_stands_beside_a_keep() -> None:
     s = moment(DRAIN, UP, {})
     assert (s.memory.orders[A1].verb, s.memory.drain_orders[A1].verb) == (Verb.NODE_KEEP, Verb.NODE_DRAIN)
-    assert "ann ordered node-drain: fan 3 is loud" in text(why(s, A1), s.now)
+    shown = text(why(s, A1), s.now)
+    assert "ann ordered node-drain: fan 3 is loud; slurmctld does not show it yet" in shown
+    assert "the daemon drains it" in shown
     shown = moment(DRAIN, f"{UP} DRAIN", PERSONS)
     assert "drained by a person; only a person can resume it" in text(why(shown, A1), shown.now)
 

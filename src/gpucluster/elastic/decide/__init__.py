@@ -69,7 +69,11 @@ def decide(
     return (
         *event_actions,
         *_delete_messages(observation),
-        *(evacuation.leave(world) if world.may(Ability.EVACUATE) else ()),
+        *(
+            (*evacuation.leave(world), *ordered_drains.drain_ordered(world))
+            if world.may(Ability.EVACUATE)
+            else ()
+        ),
         *(terminations.end_idle(world) if world.may(Ability.END_IDLE) else ()),
     )
 
@@ -79,8 +83,11 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     gang_decision = gangs.serve(world, headroom, offers, tokens)
     blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back))
     evacuation_actions = tuple(evacuation.evacuate(world))
-    ordered = tuple(ordered_drains.drain_ordered(world))
-    removed = (*bundle_drains.drain_removed(world), *refused_ends.drain_slots(world), *ordered)
+    removed = (
+        *bundle_drains.drain_removed(world),
+        *refused_ends.drain_slots(world),
+        *ordered_drains.drain_ordered(world),
+    )
     table = node_table.NodeTable(world)
     handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
     return (
@@ -90,10 +97,11 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
         ),  # before comments on jobs, which repeat the result of the last pass
         *evacuation_actions,  # early in the pass, because these have deadlines of seconds
         *removed,
+        *ordered_drains.undrain_ordered(world),
         *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
         *api_rate.ends(tokens, terminations.terminations(table)),
         *gang_decision.actions,
-        *terminations.repair_nodes(table, handled, blocked.drained_by(ordered)),
+        *terminations.repair_nodes(table, handled),
         *terminations.power_ups(table, headroom, handled),
         *jobs.act_on_stalled(world),
         *jobs.act_on_half_started(world),
@@ -180,7 +188,7 @@ _FACTS: _Rules = (
 _SLURMS_FACTS: _Rules = (
     (facts.job_events, facts.drain_events),
     (facts.incarnation_events, facts.power_up_events),
-    (interruptions.interruption_events,),
+    (interruptions.interruption_events, ordered_drains.completed),
     (jobs.heartbeat_events, limits.limit_events),
     (person_drains.person_drains, jobs.forgotten_jobs),
 )

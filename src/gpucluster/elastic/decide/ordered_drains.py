@@ -1,16 +1,23 @@
 """Drains that an operator orders with `gpucluster node drain`, and their ends with `gpucluster node undrain`.
 
-The drain has a person's reason: it is a person's, and no rule of the daemon lifts it or writes over it. An order is done
-when Slurm shows the state, so that a later `scontrol` of a person counts.
+The drain has a person's reason: it is a person's, and no rule of the daemon lifts it or writes over it. That holds from the
+order on, before Slurm shows it. An order is done when Slurm shows the state, so that a later `scontrol` of a person counts.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Event, OrderCompleted, Verb
-from gpucluster.elastic.memory import OperatorOrder
-from gpucluster.elastic.model import Action, Drain, Undrain
+from gpucluster.elastic.memory import Memory, OperatorOrder
+from gpucluster.elastic.model import Action, Drain, ResetDown, Undrain
+from gpucluster.slurm.drain_table import SLURM_USER
 from gpucluster.slurm.drains import DrainOwner
+from gpucluster.slurm.states import NodeState
+from gpucluster.slurm.values import SlurmNode, SlurmView
+
+if TYPE_CHECKING:
+    from gpucluster.elastic.decide.world import World
 
 
 def reason(words: str, by: str) -> str:
@@ -18,23 +25,63 @@ def reason(words: str, by: str) -> str:
     return f"{words} (by {by})"
 
 
-def drain_ordered(world: World) -> Iterator[Action]:
-    """Drain and undrain the slots of orders that Slurm does not show yet."""
-    for slot, order in world.memory.drain_orders.items():
-        if slot not in world.slots or _is_done(world, slot, order):
-            continue
-        text = reason(order.words, order.by)
-        yield (Drain if order.verb is Verb.NODE_DRAIN else Undrain)(slots=(slot,), reason=text)
+def shown(slurm: SlurmView, memory: Memory) -> SlurmView:
+    """Return the view in which the nodes of drain orders are drained by their person already."""
+    found = {
+        slot: _as_ordered(node, order)
+        for slot, order in memory.drain_orders.items()
+        if order.verb is Verb.NODE_DRAIN and (node := slurm.nodes.get(slot)) is not None
+    }
+    return replace(slurm, nodes={**slurm.nodes, **found}) if found else slurm
 
 
-def completed(world: World) -> Iterator[Event]:
+def drain_ordered(world: "World") -> Iterator[Drain]:
+    """Drain the nodes of orders that Slurm does not show yet."""
+    for slot, order in _open(world, Verb.NODE_DRAIN):
+        yield Drain(slots=(slot,), reason=reason(order.words, order.by))
+
+
+def undrain_ordered(world: "World") -> Iterator[Action]:
+    """Lift the drains of orders that Slurm still shows. `undrain` does not lift a FAIL: `resume` does (node_mgr.c)."""
+    for slot, order in _open(world, Verb.NODE_UNDRAIN):
+        fails = NodeState.FAIL in world.node(slot).states
+        yield (ResetDown if fails else Undrain)(slots=(slot,), reason=reason(order.words, order.by))
+
+
+def completed(world: "World") -> Iterator[Event]:
     """Return events for orders whose state Slurm shows, and for those of slots that a new plan does not have."""
     for slot, order in world.memory.drain_orders.items():
         if slot not in world.slots or _is_done(world, slot, order):
             yield OrderCompleted(verb=order.verb, target=slot)
 
 
-def _is_done(world: World, slot: str, order: OperatorOrder) -> bool:
-    node = world.node(slot)
-    by_person = node.drained and node.drain_owner is DrainOwner.PERSON
-    return by_person is (order.verb is Verb.NODE_DRAIN)
+def _open(world: "World", verb: Verb) -> Iterator[tuple[str, OperatorOrder]]:
+    """Yield the orders that are not done, of slots that Slurm lists."""
+    for slot, order in world.memory.drain_orders.items():
+        if order.verb is verb and slot in world.phases and not _is_done(world, slot, order):
+            yield slot, order
+
+
+def _is_done(world: "World", slot: str, order: OperatorOrder) -> bool:
+    """Return whether a list of Slurm that is newer than the order shows its state."""
+    listed = world.observation.slurm
+    node = None if listed is None else listed.nodes.get(slot)
+    if listed is None or node is None or listed.at <= order.at:
+        return False
+    return _drained_by_person(node) is (order.verb is Verb.NODE_DRAIN)
+
+
+def _drained_by_person(node: SlurmNode) -> bool:
+    return node.drained and node.drain_owner is DrainOwner.PERSON
+
+
+def _as_ordered(node: SlurmNode, order: OperatorOrder) -> SlurmNode:
+    if _drained_by_person(node):
+        return node
+    return replace(
+        node,
+        states=node.states | {NodeState.DRAIN},
+        reason=reason(order.words, order.by),
+        reason_by=SLURM_USER,
+        reason_at=order.at,
+    )

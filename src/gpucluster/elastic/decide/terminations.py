@@ -247,17 +247,13 @@ def _faulty(world: World) -> Iterator[tuple[float, str, str]]:
             yield interruption.since, slot, incarnation.instance
 
 
-def repair_nodes(
-    table: NodeTable, handled: frozenset[str], ordered: frozenset[str] = frozenset()
-) -> Iterator[Action]:
+def repair_nodes(table: NodeTable, handled: frozenset[str]) -> Iterator[Action]:
     """Carry out at most one step of each node's row in a pass. The next pass reads the result.
 
     `handled`: slots that this pass drains or powers up. They are not also powered down, because that would remove a drain.
-    `ordered`: those of them that a person's order drains. They keep that drain.
     """
     for words, slots in table.to(Decision.UNDRAIN).items():
-        if due := tuple(s for s in slots if s not in ordered):
-            yield Undrain(slots=due, reason=words)
+        yield Undrain(slots=slots, reason=words)
     for words, slots in table.to(Decision.DRAIN).items():
         yield Drain(slots=slots, reason=drains.reason(DrainOwner.OPERATOR, words))
     for words, slots in table.to(Decision.SET_DOWN).items():

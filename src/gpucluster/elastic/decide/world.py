@@ -9,6 +9,7 @@ from typing import TypeVar
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.abilities import UNRESTORED, Ability, Dependency, Loss, denied
+from gpucluster.elastic.decide.ordered_drains import shown
 from gpucluster.elastic.decide.person_drains import restored
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Incarnation, Memory, RefusedEnd
@@ -135,7 +136,7 @@ class World:
         slurm = observation.slurm
         if slurm is None:
             return None
-        slurm = restored(slurm, memory)
+        slurm = shown(restored(slurm, memory), memory)
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
         starting = tuple(sorted((j for j in slurm.jobs if j.configuring), key=urgency))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide.node_table import Decision, NodeTable, Row, row_for
 from gpucluster.elastic.decide.offers import Headroom
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import Entry
+from gpucluster.elastic.events import Entry, Verb
 from gpucluster.elastic.inspect import silent
 from gpucluster.elastic.inspect.snapshot import actions_on
 from gpucluster.elastic.inspect.why import drain_lines, node_instance, node_next, reserved
@@ -94,11 +95,20 @@ def _jobs(world: World, name: str) -> Iterator[Line]:
         )
 
 
+_DRAIN_ACTS = {
+    Verb.NODE_DRAIN: ("the daemon drains it", Ability.EVACUATE),
+    Verb.NODE_UNDRAIN: ("the daemon lifts the drain", Ability.UPDATE),
+}
+
+
 def _order(world: World, name: str) -> Iterator[Line]:
     drain = world.memory.drain_orders.get(name)
     if drain is not None:
         words = f"{drain.by} ordered {drain.verb.value}: {drain.words}"
-        yield Line(part=Part.REASON, at=drain.at, words=words.removesuffix(": "))
+        words = f"{words.removesuffix(': ')}; slurmctld does not show it yet"
+        yield Line(part=Part.REASON, at=drain.at, words=words)
+        act, needs = _DRAIN_ACTS[drain.verb]
+        yield Line(part=Part.NEXT, at=world.now, needs=needs, words=act)
     order = world.memory.orders.get(name)
     if order is not None:
         because = f": {order.words}" if order.words else ""
