@@ -418,6 +418,9 @@ class Daemon:
             urgent, self._observe_due, self._observing = self._observe_due, False, True
             self._observe_at = now + SCAN_S  # until the observation ends and sets the time
             self._reconciler.observe(urgent=urgent)
+        elif self._observing and (self._observe_due or now >= self._observe_at):
+            self._observe_at = now + SCAN_S
+            self._reconciler.look_at_slurm(urgent=self._observe_due)
 
     def _request_observation(self) -> None:
         self._observe_due = True

@@ -1,9 +1,10 @@
 """The reconciler: observe, decide, act. It owns the state and has no thread, clock or socket of its own.
 
 A pass for an event does not wait for two new views. It uses the last views while they are young, and then Slurm's half
-of the next observation as soon as that is there. Without a young view of the cloud it only evacuates. This is safe: both views may lag in any case (T20: a new instance may be
-unlisted for minutes), updates that Slurm was sent since are not sent again (`sent_updates`), and each launch is in the
-journal. An older view can only leave something undone.
+of the next observation as soon as that is there. While the cloud hangs, Slurm is read again for an event, or for an
+instance that ends. Without a young view of the cloud a pass only evacuates. This is safe: both views may lag in any case
+(T20: a new instance may be unlisted for minutes), updates that Slurm was sent since are not sent again (`sent_updates`),
+and each launch is in the journal. An older view can only leave something undone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +87,8 @@ class Reconciler:
         self._cloud: CloudView | None = None
         self._listed: CloudView | None = None  # the last answered list, for registration
         self._answers: list[_Answer] = []
-        self._urgent = False
+        self._urgent = self._looking = False
+        self._looked: SlurmView | None = None  # a later view than the observation's own
         self._passed_at = clients.clock()
         self._unread_since: float | None = None  # the first failed read of the control object in a row
         self._control_error = ""
@@ -165,8 +167,27 @@ class Reconciler:
         if self.observing:
             return
         self.observing, self._urgent, self._answers = True, urgent, []
+        self._looked = None
         self._clients.slurm_executor.submit(self._query_slurm, self._receive_answer)
         self._clients.cloud_executor.submit(self._query_cloud, self._receive_answer)
+
+    def look_at_slurm(self, *, urgent: bool) -> None:
+        """Query Slurm again while the cloud of the last observation has not answered, if urgent or while an instance ends.
+
+        Then make a pass without that answer: EC2 may hang for a minute, and a notice may not wait for it.
+        """
+        incarnations = self._clients.journal.memory.incarnations.values()
+        ends = any(one.interruption is not None and one.instance for one in incarnations)
+        known = self._looked or next((one.slurm for one in self._answers if one.slurm), None)
+        old = not _is_young(known, self._clients.clock())
+        if self.observing and self._slurm_answered and old and not self._looking and (urgent or ends):
+            self._looking = True
+            self._clients.slurm_executor.submit(self._query_slurm, self._receive_look)
+
+    @property
+    def _slurm_answered(self) -> bool:
+        """Whether Slurm's half of this observation is there, or has failed."""
+        return any(one.slurm is not None or one.silent for one in self._answers)
 
     def publish(self) -> None:
         """Publish the node of each instance for the registration server."""
@@ -253,6 +274,17 @@ class Reconciler:
         # A launch that the first pass decided goes first: with a thousand jobs, a pass takes longer than its call to S3.
         self._actor.when_prepared(self._conclude)
 
+    def _receive_look(self, answer: _Answer) -> None:
+        self._looking = False
+        if answer.slurm is None:
+            self._warn(f"slurmctld: {answer.silent}")
+            return
+        if self._slurm_answered:  # else the observation's own query comes later
+            self._looked = answer.slurm
+        self._slurm = answer.slurm
+        self._note_loss(Dependency.SLURMCTLD, None)
+        self._urgent_pass()
+
     def _urgent_pass(self) -> None:
         """Make a pass before the cloud answers. If its last view is not young, only what needs no view of it is done."""
         if not _is_young(self._cloud, self._clients.clock()):
@@ -263,7 +295,7 @@ class Reconciler:
         """Take over both answers, and make the observation's last pass."""
         for error in (error for one in self._answers for error in one.errors):
             self._warn(error)
-        self._slurm = next((one.slurm for one in self._answers if one.slurm), None)
+        self._slurm = self._looked or next((one.slurm for one in self._answers if one.slurm), None)
         self._cloud = next((one.cloud for one in self._answers if one.cloud), None)
         self._note_answer(Dependency.SLURMCTLD, self._slurm, (one.silent for one in self._answers))
         self._note_answer(Dependency.EC2, self._cloud, (one.unlisted for one in self._answers))

@@ -26,6 +26,7 @@ from gpucluster.errors import StateError
 from gpucluster.plan import codec, names
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.slurm.values import SlurmView
 
 pytestmark = pytest.mark.loopback
 
@@ -92,6 +93,27 @@ def test_hook_datagram_causes_observation_and_launch_at_once(running: Running) -
     soon(lambda: len(running.cloud.launches) == 1)
     assert running.cloud.launches[0].count == 2
     soon(lambda: not list((running.paths.spool / "new").iterdir()))
+
+
+def test_events_let_the_daemon_read_slurm_while_ec2_hangs(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpucluster.elastic.reconciler.YOUNG_S", 0.0)
+    let_go, reads, read = threading.Event(), [0], running.slurm.read
+
+    def counted(at: float) -> SlurmView:
+        reads[0] += 1
+        return read(at)
+
+    monkeypatch.setattr(running.slurm, "read", counted)
+    monkeypatch.setattr(running.cloud, "instances", lambda *_: let_go.wait(BOUND_S) and ())
+    try:
+        for count in (1, 2, 3):
+            argv = ["/x/resume", "h200-2a-1"]
+            assert hook.main(argv, {}, str(running.paths.spool), str(running.paths.wake)) == 0
+            soon(lambda count=count: reads[0] >= count)
+    finally:
+        let_go.set()
 
 
 def test_daemon_answers_nodes(running: Running) -> None:

@@ -185,6 +185,42 @@ def test_no_event_is_decided_after_a_failed_query(world: World) -> None:
     assert not world.reconciler.decide_now()
 
 
+def test_notice_is_served_while_ec2_hangs(world: World) -> None:
+    """EC2 gave no answer for a minute, and the daemon read Slurm not again: the job was signalled after the minute."""
+    world.wants(1)
+    world.look()
+    (instance,) = world.cloud.instances(world.plan.name)
+    (slot,) = (s for s, one in world.journal.memory.incarnations.items() if one.instance == instance.id)
+    world.now += 60.0
+    world.slurm.registers(slot, world.now, "")
+    world.slurm.tick(world.now)
+    world.look()
+    world.reconciler.observe()  # EC2 does not answer this one
+    world.slurms.run()
+    for _ in range(3):
+        world.now += YOUNG_S + 1.0
+        world.slurm.tick(world.now)
+        world.reconciler.look_at_slurm(urgent=False)
+        assert not world.slurms.waiting, "no instance ends"
+    world.reconciler.receive_events([QueueNotice(instance=instance.id, notice=NOTICE, handle="h1")])
+    assert not world.reconciler.decide_now(), "the view of Slurm is old"
+    world.reconciler.look_at_slurm(urgent=True)
+    world.slurms.run()
+    ((_, job, _),) = world.slurm.signals
+    assert world.slurm.jobs[job].state == "RUNNING"
+    world.now = NOTICE.at - world.plan.pools[0].termination.lead_s
+    world.slurm.tick(world.now)
+    world.reconciler.look_at_slurm(urgent=False)
+    world.slurms.run()
+    assert world.slurm.jobs[job].restarts == 1
+    latest = world.slurm.looks
+    world.clouds.run()
+    assert world.slurm.looks == latest
+    assert not world.reconciler.observing
+    assert world.reconciler.observation.slurm is not None
+    assert world.reconciler.observation.slurm.at == world.now, "the newest view of Slurm stays"
+
+
 def test_hook_request_is_decided_on_the_answer_of_slurm_alone(world: World) -> None:
     world.look()
     world.now += 1.0
