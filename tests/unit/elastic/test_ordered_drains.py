@@ -117,7 +117,7 @@ def test_list_that_is_older_than_the_order_does_not_complete_it() -> None:
 
 
 def test_drain_of_a_person_completes_the_order_while_ec2_is_lost() -> None:
-    s = moment(DRAIN, f"{UP} DRAIN", PERSONS | {"reason": "mine"})
+    s = moment(DRAIN, f"{UP} DRAIN", {**PERSONS, "reason": "mine"})
     lost = {Dependency.EC2: Loss(since=NOW - 60, words="no")}
     found = decide(s.plan, s.bindings, replace(s.observation, lost=lost, cloud=None), s.memory, s.now)
     events = [entry.event for a in found if isinstance(a, RecordEvents) for entry in a.entries]

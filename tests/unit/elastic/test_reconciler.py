@@ -23,7 +23,8 @@ from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.slurm.values import SlurmView
 
-NOTICE = Notice(kind=NoticeKind.SPOT, at=1120.0)
+ENDS_AT = 1120.0
+NOTICE = Notice(kind=NoticeKind.SPOT, at=ENDS_AT)
 TOLD = QueueNotice(instance="i-1", notice=NOTICE, handle="h1")
 
 
@@ -208,7 +209,7 @@ def test_notice_is_served_while_ec2_hangs(world: World) -> None:
     world.slurms.run()
     ((_, job, _),) = world.slurm.signals
     assert world.slurm.jobs[job].state == "RUNNING"
-    world.now = NOTICE.at - world.plan.pools[0].termination.lead_s
+    world.now = ENDS_AT - world.plan.pools[0].termination.lead_s
     world.slurm.tick(world.now)
     world.reconciler.look_at_slurm(urgent=False)
     world.slurms.run()
