@@ -4,6 +4,7 @@ import json
 
 import pytest
 from cluster import Cluster
+from fault_runs import Stage
 
 from gpucluster.agent.boot import boot_state
 from gpucluster.plan import names
@@ -97,12 +98,11 @@ def test_slot_whose_instance_cannot_be_terminated_is_held(burst: Cluster) -> Non
 def test_stopped_slurmd_is_told_before_slurm_marks_its_node(burst: Cluster) -> None:
     """`status` and `why NODE` showed a used node until SlurmdTimeout; only `validate` saw it."""
     job = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
-    burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
-    slot = burst.job(job)["nodes"]
+    slot = Stage(burst).until_script(job)  # else the launch fails without slurmd, and the job is requeued
     burst.exec(slot, "systemctl", "stop", "slurmd")
     burst.wait("the agent reports it", lambda: "slurmd does not run on it" in why(burst, slot))
     said = why(burst, slot)
-    assert "slurmctld marks it DOWN by then (SlurmdTimeout is 3 min)" in said, said
+    assert "slurmctld marks it DOWN by then (SlurmdTimeout is 3 min): its jobs end" in said, said
     assert f"{slot}: slurmd does not run on it" in why(burst, str(job))
     status = burst.exec("head", *PYTHON, "gpucluster.elastic.inspect.status")
     assert f"silent    {slot}: slurmd does not run on it, as its agent reports, since" in status

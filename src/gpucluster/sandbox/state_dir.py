@@ -297,7 +297,8 @@ def end(home: SandboxDir, *, patience_s: float = _PATIENCE_S) -> None:
 
 def _kill(capsule: CapsuleRecord) -> None:
     """Kill PID 1 of the capsule, unless it has ended: then its number may be another process's."""
-    with contextlib.suppress(ProcessLookupError):  # it ends before the signal
+    # it ends before the signal; Linux 6.18 answers ENOENT for one that is being reaped
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(capsule.init)
         try:
             if started_at(capsule.init) == capsule.started:

@@ -182,3 +182,11 @@ def test_instance_that_lost_its_tag_is_named_before_its_end(
     assert words in shown
     step = f"aws ec2 create-tags --region us-east-2 --resources i-0 --tags {given}"
     assert (step in " ".join(shown.split())) == bool(words)
+
+
+def test_a_requeued_job_whose_last_run_completes_has_not_ended():
+    """`why` said `has ended (COMPLETING, PENDING)` of a job whose launch had failed and that Slurm had queued again."""
+    again = job(42, states=frozenset({"PENDING", "COMPLETING"}), reason="BeginTime", begins_at=NOW + 120)
+    shown = why(sight(PLAN, jobs=(again,)), "42")
+    assert shown.cause is not Cause.FINISHED
+    assert "ended" not in shown.headline

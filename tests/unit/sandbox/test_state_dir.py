@@ -1,5 +1,6 @@
 """A lock shows that a sandbox runs. The remains of an ended sandbox are found and removed."""
 
+import errno
 import json
 import os
 import subprocess
@@ -110,6 +111,21 @@ def test_kill_of_a_process_that_ends_in_between_is_no_error(home, monkeypatch):
     ended.wait()
     home.capsule.write_text(codec.dumps(CapsuleRecord(init=ended.pid, started=7, port=1, layers=())))
     monkeypatch.setattr(state_dir, "started_at", lambda pid: 7)
+    with pytest.raises(StateError, match="still held by another command"):
+        state_dir.end(home, patience_s=0.05)
+    os.close(lock)
+
+
+@pytest.mark.parametrize("code", [errno.ESRCH, errno.ENOENT])
+def test_kill_of_a_process_that_is_being_reaped_is_no_error(home, monkeypatch, code):
+    """Linux 6.18 answered ENOENT, and `down` broke off."""
+    lock = state_dir.claim(home)
+    home.capsule.write_text(codec.dumps(CapsuleRecord(init=1, started=7, port=1, layers=())))
+
+    def reaped(pid: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pidfd_open", reaped)
     with pytest.raises(StateError, match="still held by another command"):
         state_dir.end(home, patience_s=0.05)
     os.close(lock)

@@ -115,7 +115,7 @@ def of_job(
     """Return the screen of a job by its number. `pruned_before`: see JournalRecord."""
     known = past(number, entries)
     job = next((j for j in world.slurm.jobs if j.id == number), None)
-    if job is None or job.states & OVER:
+    if job is None or (job.states & OVER and not job.pending):  # a requeued job is PENDING and COMPLETING
         return _over(number, job, known, world.plan.name, pruned_before)
     if job.running:
         return allocated.running(
