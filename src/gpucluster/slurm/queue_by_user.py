@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gpucluster.slurm.parse import SlurmAnswerError
 from gpucluster.slurm.states import JobState
 
-# No text that a user writes is asked for. The waiting tasks of an array are one row.
-ARGV = ("squeue", "--noheader", "--all", "--format=%T|%N|%u")
+# No text that a user writes is asked for. Each task of an array has a row.
+ARGV = ("squeue", "--noheader", "--all", "--array", "--format=%T|%N|%u")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -374,3 +374,12 @@ def test_jobs_are_counted_by_the_head_or_not_known(answer: Result | GpuclusterEr
 
     assert list(jobs_of(on_head).lines()) == said
     assert asked == [("head", "squeue")]
+
+
+def test_each_waiting_task_of_an_array_is_a_job() -> None:
+    """squeue joins the waiting tasks of an array in one row unless it is asked for each: 2,000 tasks were `1 waiting`."""
+
+    def on_head(_where: str, argv: Sequence[str], _limit_s: float) -> Result:
+        return Result((), 0, "PENDING||ada\n" * (2000 if "--array" in argv else 1), "")
+
+    assert list(jobs_of(on_head).lines()) == ["2000 waiting: ada 2000"]
