@@ -21,7 +21,7 @@ _DOWN = frozenset({NodeState.DOWN, NodeState.FUTURE})
 _JOINED = ", "  # of all that a registration lacks
 _PLACEHOLDERS = {
     "gres": r"[\w-]+",
-    "job": r"\d+",
+    "job": r"(?P<job>\d+)",
     "node": r"[\w.-]+",
     "number": r"\d+(?:\.\d+)?",
     "step": r"[\w+]+",
@@ -53,6 +53,11 @@ class KnownReason:
     hardware: bool  # the registration lacks something of slurm.conf
     ordered: bool  # slurmctld carries out the order of a person
     function: str = ""  # of Slurm's source, for a row that was only read
+
+    def job_in(self, text: str) -> str:
+        """The job's number in a reason that begins with this row; empty if the row names none."""
+        found = self.text.match(text)
+        return "" if found is None else found.groupdict("").get("job", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,12 @@ class Reason:
         row = table_of(self.version).find(self.text.rpartition(APPENDED)[2], self.by)
         return row if row is not None and row.user == SLURM_USER and not row.ordered else None
 
+    @property
+    def cause(self) -> tuple[str, str]:
+        """The row of the first writer and the job in it; the whole text if Slurm did not write first."""
+        row = self.first
+        return (self.text, "") if row is None else (row.text.pattern, row.job_in(self.text))
+
 
 _DAEMON_USERS = (SLURM_USER, "root")  # slurmctld; slurmd and slurmstepd
 

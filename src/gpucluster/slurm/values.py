@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucluster.plan.names import REASON_PREFIX
-from gpucluster.slurm.drains import DrainOwner, drain_owner, health_words, is_lack_of_hardware
+from gpucluster.slurm.drains import DrainOwner, Reason, drain_owner, health_words, is_lack_of_hardware
 from gpucluster.slurm.states import DRAIN_FLAGS, JobState, NodeState
 
 
@@ -71,6 +71,11 @@ class SlurmNode:
         """Whether Slurm drained the node because something on it failed, for example a Prolog or the end of a step."""
         lack = is_lack_of_hardware(self.reason, self.reason_by, self.version)
         return self.drained_by_slurm and bool(self.reason) and not lack
+
+    @property
+    def drained_for(self) -> tuple[str, str]:
+        """What Slurm drained it for, and the job. It is equal for the nodes of a job, whose reasons may name other steps."""
+        return Reason(text=self.reason, by=self.reason_by, version=self.version).cause
 
     @property
     def idle(self) -> bool:

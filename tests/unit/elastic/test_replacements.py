@@ -143,6 +143,12 @@ def test_a_gang_is_one_event_and_leaves_a_turn_to_other_faults() -> None:
         (("Kill task failed", "SlurmdSpoolDir is full"), 0.0, [A1, A2]),
         (("Kill task failed (JobId=1 StepId=0)", "Kill task failed (JobId=1 StepId=0)"), 0.0, [A1, B1]),
         (("Kill task failed (JobId=1 StepId=0)", "Kill task failed (JobId=2 StepId=0)"), 0.0, [A1, A2]),
+        (("Kill task failed (JobId=1 StepId=batch)", "Kill task failed (JobId=1 StepId=0)"), 0.0, [A1, B1]),
+        (
+            ("Kill task failed (JobId=1 StepId=0+1)", "Kill task failed (JobId=1 StepId=extern)"),
+            59.0,
+            [A1, B1],
+        ),
         ((UNHEALTHY, UNHEALTHY), 0.0, [A1, A2]),  # a check of each node
     ],
 )
@@ -152,6 +158,15 @@ def test_nodes_with_one_reason_in_one_minute_are_one_event(
     one, other = reasons
     nodes = [unhealthy(A1, reason=one, ago=2000.0), unhealthy(A2, reason=other, ago=2000.0 - apart)]
     assert passed(of([*nodes, unhealthy(B1, reason="SlurmdSpoolDir is full", ago=900.0)]))[0] == first
+
+
+def test_gang_whose_nodes_name_other_steps_is_one_event() -> None:
+    """Batch step, extern step and the steps of a job have a monitor each (26.05): a gang was three events, with three replacements."""
+    steps = zip((A1, A2, A3, A4), ("batch", "0", "0", "extern"), strict=True)
+    moment = of(unhealthy(slot, reason=f"Kill task failed (JobId=5 StepId={step})") for slot, step in steps)
+    for slot in (A1, A2, A3, A4):
+        shown = text(why(moment, slot), moment.now)
+        assert "Slurm drained 4 nodes for this in the same minute (h200-2a-[1-4]): one event" in shown
 
 
 def test_why_names_the_nodes_of_the_event() -> None:

@@ -58,26 +58,26 @@ def is_kept(world: World, slot: str) -> bool:
 
 def same_event(world: World, slot: str) -> tuple[str, ...]:
     """Return the nodes of the event in which Slurm drained this one, in the order of their drains; empty if it drained none."""
-    node = world.node(slot)
-    alike = (other for other in _failed(world) if other.reason == node.reason)
-    return next((event for event in _events(alike) if slot in event), ())
+    return next((event for event in _events(world) if slot in event), ())
 
 
 def turns(world: World) -> Mapping[str, int]:
     """Return the turn of each node that Slurm drained: 0 for the first of its event, 1 for the next one."""
-    by_reason: dict[str, list[SlurmNode]] = {}
-    for node in _failed(world):
-        by_reason.setdefault(node.reason, []).append(node)
-    events = (event for nodes in by_reason.values() for event in _events(nodes))
-    return {slot: turn for event in events for turn, slot in enumerate(event)}
+    return {slot: turn for event in _events(world) for turn, slot in enumerate(event)}
 
 
-def _failed(world: World) -> Iterator[SlurmNode]:
-    return (node for slot in world.group(SlurmPhase.UP) if (node := world.node(slot)).failed)
+def _events(world: World) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes that Slurm drained, by event."""
+    alike: dict[tuple[str, str], list[SlurmNode]] = {}
+    for slot in world.group(SlurmPhase.UP):
+        if (node := world.node(slot)).failed:
+            alike.setdefault(node.drained_for, []).append(node)
+    for nodes in alike.values():
+        yield from _by_minute(nodes)
 
 
-def _events(alike: Iterable[SlurmNode]) -> Iterator[tuple[str, ...]]:
-    """Yield the nodes with one reason by event."""
+def _by_minute(alike: Iterable[SlurmNode]) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes that were drained for the same, by event."""
     event: list[SlurmNode] = []
     for node in sorted(alike, key=lambda node: (node.reason_at, node.name)):
         if event and node.reason_at > event[0].reason_at + EVENT_S:
