@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from gpucluster.plan.names import REASON_PREFIX
-from gpucluster.slurm.drain_table import APPENDED, SLURM_USER, KnownReason, table_of
+from gpucluster.slurm.drain_table import APPENDED, SLURM_USER, KnownReason, Sender, table_of
 
 
 class DrainOwner(StrEnum):
@@ -90,6 +90,15 @@ class Reason:
         """The row of slurmctld that wrote last of its own accord; None for any other writer."""
         row = table_of(self.version).find(self.text.rpartition(APPENDED)[2], self.by)
         return row if row is not None and row.user == SLURM_USER and not row.ordered else None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the writer may have written over the reason of a drain.
+
+        slurmctld drains no drained node, but its words for a registration replace each reason (S46). Empty: it lost the reason.
+        """
+        row = self.first
+        return not self.text or (row is not None and (row.hardware or row.sender is not Sender.SLURMCTLD))
 
     @property
     def cause(self) -> tuple[str, str]:

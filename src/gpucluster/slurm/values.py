@@ -73,9 +73,9 @@ class SlurmNode:
         return self.drained_by_slurm and bool(self.reason) and not lack
 
     @property
-    def drained_for(self) -> tuple[str, str]:
-        """What Slurm drained it for, and the job. It is equal for the nodes of a job, whose reasons may name other steps."""
-        return Reason(text=self.reason, by=self.reason_by, version=self.version).cause
+    def written(self) -> Reason:
+        """The reason as text and writer."""
+        return Reason(text=self.reason, by=self.reason_by, version=self.version)
 
     @property
     def idle(self) -> bool:

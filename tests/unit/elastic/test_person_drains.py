@@ -86,6 +86,34 @@ def test_idle_node_that_a_person_drained_is_not_replaced_after_its_disk_is_full(
     assert (ended, told) == ([], [])
 
 
+@pytest.mark.parametrize("reason", ["Prolog error", "Epilog error", "batch job complete failure"])
+def test_drain_of_slurmctld_follows_the_end_of_a_persons_drain(reason: str) -> None:
+    """slurmctld drains no drained node: after a resume that no pass saw, the node was `drained by a person` and never replaced."""
+    _, _, moment = passed((node(A1, f"{UP} DRAIN", **LOOK),))
+    failed = {"reason": reason, "reason_by": "slurm", "reason_at": NOW - 4000}
+    ended, told, after = passed((node(A1, f"{UP} DRAIN", **failed),), moment)
+    assert A1 in ended
+    assert told == [PersonDrained(slots=(A1,), reason="", by="")]
+    shown = text(why(after, A1), after.now)
+    assert f"{reason} (by Slurm itself" in shown
+    assert "look at its fan" not in shown
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"reason": "Low CPUs", "reason_by": "slurm"},  # a registration
+        {"reason": "Low CPUs, Low RealMemory (reported:1 < 50.00% of configured:2)", "reason_by": "slurm"},
+        {"reason": "SlurmdSpoolDir is full : Not responding", "reason_by": "slurm"},
+        {"reason": "", "reason_by": ""},  # slurmctld lost it
+    ],
+)
+def test_persons_drain_that_slurm_writes_over_stays(over: dict[str, object]) -> None:
+    _, _, moment = passed((node(A1, f"{UP} DRAIN", **LOOK),))
+    ended, told, _ = passed((node(A1, f"{UP} DRAIN", **{**OVER, **over}),), moment)
+    assert (ended, told) == ([], [])
+
+
 def test_slot_that_is_off_is_not_recorded() -> None:
     """Without a slurmd nobody writes over the reason."""
     assert passed((node(A1, f"{UP} POWERED_DOWN DRAIN", **LOOK),))[1] == []

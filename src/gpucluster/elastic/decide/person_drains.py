@@ -1,7 +1,8 @@
-"""Drains by people that slurmstepd or slurmd may write over: both send their own reason for a node that is drained already (S46).
+"""Drains by people that Slurm may write over (S46): slurmd and slurmstepd send their reason for a drained node, too, and slurmctld
+that of a registration.
 
 The journal has them, so the person stays the owner: of a used node a step may fail to end, and of an idle one the disk may fill.
-Nodes without a slurmd are not recorded.
+slurmctld's other drains begin after the end of the person's. Nodes without a slurmd are not recorded.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
     written_over = {
         slot: replace(node, reason=drain.reason, reason_by=drain.by)
         for slot, drain in memory.person_drains.items()
-        if (node := slurm.nodes.get(slot)) is not None and node.drained_by_slurm
+        if (node := slurm.nodes.get(slot)) is not None and node.drained_by_slurm and node.written.replaces
     }
     return replace(slurm, nodes={**slurm.nodes, **written_over}) if written_over else slurm
 

@@ -71,7 +71,7 @@ def _events(world: World) -> Iterator[tuple[str, ...]]:
     alike: dict[tuple[str, str], list[SlurmNode]] = {}
     for slot in world.group(SlurmPhase.UP):
         if (node := world.node(slot)).failed:
-            alike.setdefault(node.drained_for, []).append(node)
+            alike.setdefault(node.written.cause, []).append(node)
     for nodes in alike.values():
         yield from _by_minute(nodes)
 
