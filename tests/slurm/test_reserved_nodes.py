@@ -113,9 +113,8 @@ def test_node_that_is_planned_for_a_job_after_a_reservation_is_not_held_for_it(v
         )
         slurm.must("scancel", *boots)
         slurm.wait(lambda: not slurm.must("squeue", "-h"), "both are idle")
-        slurm.must(
-            "scontrol", "update", f"nodename={others}", "state=drain", "reason=gpucluster: no capacity"
-        )
+        drain = ("scontrol", "update", f"nodename={others}", "state=drain", "reason=gpucluster: no capacity")
+        slurm.must(*drain, user="slurm")  # as the daemon
         for name, slot, keys in (("course", first, HOUR), ("later", second, LATER)):
             slurm.must("scontrol", "create", "reservation", f"ReservationName={name}", f"Nodes={slot}", OF_ROOT, *keys.split())  # fmt: skip
         job = submit("-t", "60")

@@ -24,6 +24,8 @@ from gpucluster.elastic.memory import Memory, SeenDrain, fold
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
 from gpucluster.plan.messages import NodePhase, NodeReport, Step
 from gpucluster.plan.model import Bindings, Market, SlurmOnAws
+from gpucluster.plan.names import REASON_PREFIX
+from gpucluster.slurm.drain_table import SLURM_USER
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
 from support.builders import a_plan
@@ -37,8 +39,10 @@ PRICE = 26_000_000  # micro-USD an hour: made up
 
 
 def node(name: str, states: str = OFF, **changes: object) -> SlurmNode:
-    """A node with these state words."""
-    return replace(SlurmNode(name=name, states=frozenset(states.split()), address=name), **changes)  # type: ignore[arg-type]
+    """A node with these state words. A reason of ours is from SlurmUser, unless `reason_by` is given."""
+    by = SLURM_USER if str(changes.get("reason", "")).startswith(REASON_PREFIX) else ""
+    plain = SlurmNode(name=name, states=frozenset(states.split()), address=name, reason_by=by)
+    return replace(plain, **changes)  # type: ignore[arg-type]
 
 
 def job(number: int, *nodes: str, starts: bool = False, **changes: object) -> SlurmJob:

@@ -20,7 +20,6 @@ from gpucluster.checks.check import (
     passed,
     warned,
 )
-from gpucluster.plan import names
 from gpucluster.slurm import client, drains, hostlist, parse
 from gpucluster.slurm.parse import SlurmAnswerError
 from gpucluster.slurm.states import POWER_SAVING, UNHEALTHY, NodeState
@@ -220,8 +219,7 @@ def _is_unhealthy(node: SlurmNode, always_on: frozenset[str]) -> bool:
 def _is_blocked(node: SlurmNode) -> bool:
     """Whether the daemon drained a powered-down slot: the cloud has no capacity now, and the daemon removes the drain."""
     out = NodeState.DRAIN in node.states or NodeState.DOWN in node.states
-    ours = node.reason.startswith(names.REASON_PREFIX) and not _is_forged(node)
-    return out and is_off_or_changing(node) and ours
+    return out and is_off_or_changing(node) and node.drain_owner.is_daemon
 
 
 def _is_forged(node: SlurmNode) -> bool:
@@ -229,7 +227,7 @@ def _is_forged(node: SlurmNode) -> bool:
 
 
 def _lifted(forged: list[SlurmNode]) -> str:
-    """Lift drains with forged reasons: their owner, the daemon, knows nothing of them."""
+    """Lift drains with forged reasons: who reads them waits for the daemon, and they are a person's."""
     drained = hostlist.fold([node.name for node in forged if node.drained])
     down = hostlist.fold([node.name for node in forged if not node.drained])
     commands = (
@@ -240,7 +238,11 @@ def _lifted(forged: list[SlurmNode]) -> str:
 
 
 def _reason(node: SlurmNode) -> str:
-    forged = f", written by {short(node.reason_by, 30)}, not by gpucluster" if _is_forged(node) else ""
+    forged = (
+        f", written by {short(node.reason_by, 30) or 'an unknown user'}, not by gpucluster"
+        if _is_forged(node)
+        else ""
+    )
     return f" ({short(node.reason, 120)}{forged})" if node.reason else ""
 
 

@@ -1,8 +1,8 @@
 """Drain reasons of nodes, and the owner of each: only the owner removes a drain.
 
-`gpucluster: WORDS` belongs to the capacity part of the daemon; `[evacuation]`, `[operator]`, `[bundle]` and `[termination]` after the colon
-to other parts of it, and `[health]` to the health program of the node. Every other reason is from Slurm (`drain_table.py`) or from
-a person. A reason stays after its drain ends, and slurmctld appends its own text: `broken fan : ResumeTimeout reached`
+The owner is read from the text and its user. `gpucluster: WORDS` belongs to the capacity part of the daemon; `[evacuation]`,
+`[operator]`, `[bundle]` and `[termination]` after the colon to other parts of it, and `[health]` to the health program of the node.
+From another user these are a person's. Every other reason is from Slurm (`drain_table.py`) or from a person. A reason stays after its drain ends, and slurmctld appends its own text: `broken fan : ResumeTimeout reached`
 (24.11 and 26.05, observed).
 """
 
@@ -43,6 +43,7 @@ _DAEMON = (
     DrainOwner.TERMINATION,
     DrainOwner.HEALTH,
 )
+_OF_ROOT = (DrainOwner.HEALTH, DrainOwner.BUNDLE)
 
 
 def reason(owner: DrainOwner, words: str) -> str:
@@ -51,8 +52,23 @@ def reason(owner: DrainOwner, words: str) -> str:
     return f"{REASON_PREFIX} {bracket}{words}"
 
 
-def owner_of(text: str) -> DrainOwner | None:
-    """The part of the daemon that wrote the reason; None for any other text, and for an unknown bracket."""
+def owner_of(text: str, by: str = SLURM_USER) -> DrainOwner | None:
+    """The part of gpucluster that wrote a reason; None for any other writer, and for an unknown bracket.
+
+    `by` is the user. Slurm keeps none for a Comment and an AdminComment, which only its operators write.
+    """
+    return None if is_forged(text, by) else _part_in(text)
+
+
+def is_forged(text: str, by: str) -> bool:
+    """Whether a person wrote a reason of gpucluster's. The daemon is SlurmUser; agents and health programs are root."""
+    if not text.startswith(REASON_PREFIX) or by == SLURM_USER:
+        return False
+    return not (by == "root" and _part_in(text) in _OF_ROOT)
+
+
+def _part_in(text: str) -> DrainOwner | None:
+    """The part of gpucluster that the text names."""
     if not text.startswith(REASON_PREFIX):
         return None
     rest = text.removeprefix(REASON_PREFIX).lstrip()
@@ -63,7 +79,7 @@ def owner_of(text: str) -> DrainOwner | None:
 
 
 def health_words(text: str) -> str:
-    """The words of a health program in a reason or a Comment; empty for any other text."""
+    """The words of a health program in its reason or in a Comment; empty for any other text."""
     return text.removeprefix(reason(DrainOwner.HEALTH, "")) if owner_of(text) is DrainOwner.HEALTH else ""
 
 
@@ -119,7 +135,7 @@ def drain_owner(reason: str, by: str, *, drained: bool, version: str = "") -> Dr
     """
     if not reason:  # scontrol needs a reason to drain; slurmctld lost it (22.05 and 26.05, observed)
         return DrainOwner.SLURM if drained else DrainOwner.NONE
-    told, owner = Reason(text=reason, by=by, version=version), owner_of(reason)
+    told, owner = Reason(text=reason, by=by, version=version), owner_of(reason, by)
     last = told.last
     if last is not None and (owner is not None if drained else last.down):
         return DrainOwner.SLURM
@@ -138,10 +154,3 @@ def is_lack_of_hardware(reason: str, by: str, version: str = "") -> bool:
 def may_be_slurms(by: str) -> bool:
     """Whether a daemon of Slurm is this user. Empty: the user is unknown."""
     return by in ("", *_DAEMON_USERS)
-
-
-def is_forged(reason: str, by: str) -> bool:
-    """Whether a person wrote a reason of gpucluster's. The daemon is SlurmUser; agents and health programs are root."""
-    if not reason.startswith(REASON_PREFIX) or by in ("", SLURM_USER):
-        return False
-    return not (by == "root" and owner_of(reason) in (DrainOwner.HEALTH, DrainOwner.BUNDLE))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm.drains import DrainOwner, Reason, drain_owner, health_words, is_lack_of_hardware
 from gpucluster.slurm.states import DRAIN_FLAGS, JobState, NodeState
 
@@ -55,11 +54,6 @@ class SlurmNode:
         if NodeState.FAIL in self.states:
             return DrainOwner.PERSON
         return drain_owner(self.reason, self.reason_by, drained=self.drained, version=self.version)
-
-    @property
-    def has_daemon_reason(self) -> bool:
-        """Whether the daemon wrote the reason; this holds for brackets of other versions, too."""
-        return self.reason.startswith(REASON_PREFIX) and NodeState.FAIL not in self.states
 
     @property
     def drained_by_slurm(self) -> bool:

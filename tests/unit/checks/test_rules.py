@@ -47,6 +47,7 @@ def node(name: str, *states: str, reason: str = "", shape: NodeHardware = SHAPE)
         name=name,
         states=frozenset(states),
         reason=reason,
+        reason_by="slurm" if reason else "",
         address=name,
         partitions=("gpu",),
         hardware=shape,

@@ -128,6 +128,7 @@ OFF, UP = ("IDLE", "DRAIN", "POWERED_DOWN"), ("IDLE", "DRAIN")
         (node(*OFF, reason="gpucluster: no h200", by="root"), FAIL, "(gpucluster: no h200, written by root, not by gpucluster)", "undrain"),
         (node(*UP, reason="gpucluster: [operator] x", by="root"), FAIL, "written by root", "undrain"),
         (node(*UP, reason="gpucluster: [unknown] x", by="root"), FAIL, "written by root", "undrain"),
+        (node(*UP, reason="gpucluster: x", by=""), FAIL, "written by an unknown user", "undrain"),
         (node(*UP, reason="gpucluster: [health] x", by="vision"), FAIL, "written by vision", "undrain"),
         (node("DOWN", reason="gpucluster: x", by="root"), FAIL, "written by root", "resume"),
         (node(*UP, reason="gpucluster: [health] x", by="root"), FAIL, "(gpucluster: [health] x)", ""),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.builders import a_plan
-from support.cluster_states import world_of
+from support.cluster_states import node, world_of
 from support.fleet import some_bindings
 
 from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState
@@ -59,10 +59,6 @@ BINDINGS = some_bindings(PLAN)
 NOW = 2_000_000.0
 OFF, WAKING = "IDLE CLOUD POWERED_DOWN", "MIXED CLOUD NOT_RESPONDING POWERING_UP"
 A1, A2, A3, B1 = "h200-2a-1", "h200-2a-2", "h200-2a-3", "h200-2b-1"
-
-
-def node(name: str, states: str = OFF, **changes: object) -> SlurmNode:
-    return replace(SlurmNode(name=name, states=frozenset(states.split()), address=name), **changes)  # type: ignore[arg-type]
 
 
 def job(number: int, *nodes: str, **changes: object) -> SlurmJob:

@@ -482,6 +482,7 @@ def test_writer_of_a_reason_is_its_owner(reason: str, by: str, drained: bool, ow
         ),  # until its agent says all is well
         ("IDLE CLOUD DRAIN", "gpucluster: [later] words", "slurm", False),
         ("IDLE CLOUD DRAIN", "broken fan", "root", False),
+        ("IDLE CLOUD DRAIN", "gpucluster: do not touch", "ada", False),  # a person in our words
         ("IDLE CLOUD FAIL", "gpucluster: no h200", "slurm", False),  # only a person sets FAIL
         ("IDLE CLOUD DRAIN POWERED_DOWN", "gpucluster: [operator] kept", "slurm", True),
         ("IDLE CLOUD DRAIN POWERED_DOWN", "gpucluster: [later] words", "slurm", False),
@@ -732,7 +733,7 @@ def _set(f: Fleet, slot: str, odd: tuple[Any, ...]) -> None:
     base, power, held, mark, (reason, by) = odd
     node = f.slurm.nodes[slot]
     if held and (not reason or reason.startswith("broken fan")):
-        reason = "gpucluster: no h200"  # else the drain would be a person's
+        reason, by = "gpucluster: no h200", "slurm"  # else the drain would be a person's
     node.base, node.flags = base, {"CLOUD", *power.split(), *held.split(), *mark.split()}
     node.reason, node.reason_by, node.reason_at, node.since = reason, by, f.now, f.now
     if not mark and not power and not f.slurm.nodes[slot].slurmd:

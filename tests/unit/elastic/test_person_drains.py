@@ -114,6 +114,16 @@ def test_persons_drain_that_slurm_writes_over_stays(over: dict[str, object]) -> 
     assert (ended, told) == ([], [])
 
 
+def test_persons_drain_in_our_words_that_slurmctld_continues_stays() -> None:
+    """slurmctld appends with the daemon's user, so the text alone would be the daemon's."""
+    words = LOOK | {"reason": "gpucluster: [health] do not touch", "reason_by": "ada"}
+    _, told, moment = passed((node(A1, f"{BUSY} DRAIN", **words),))
+    assert told == [PersonDrained(slots=(A1,), reason="gpucluster: [health] do not touch", by="ada")]
+    more = OVER | {"reason": "gpucluster: [health] do not touch : Not responding", "reason_by": "slurm"}
+    ended, told, _ = passed((node(A1, f"{UP} DRAIN", **more),), moment)
+    assert (ended, told) == ([], [])
+
+
 def test_slot_that_is_off_is_not_recorded() -> None:
     """Without a slurmd nobody writes over the reason."""
     assert passed((node(A1, f"{UP} POWERED_DOWN DRAIN", **LOOK),))[1] == []

@@ -36,14 +36,14 @@ def reported(
 
 
 def moment(
-    state: str = BUSY, *events: tuple[float, Event], drained: str = "", **more: object
+    state: str = BUSY, *events: tuple[float, Event], drained: str = "", by: str = "ada", **more: object
 ) -> ClusterSnapshot:
     jobs = (job(41, A1),) if "ALLOCATED" in state else ()
     return sight(
         PLAN,
         *living(A1),
         *events,
-        nodes=(node(A1, state, last_busy=NOW - 10, reason=drained, reason_by="ada" if drained else ""),),
+        nodes=(node(A1, state, last_busy=NOW - 10, reason=drained, reason_by=by if drained else ""),),
         jobs=jobs,
         instances=(instance(0),),
         **more,
@@ -140,7 +140,9 @@ def test_what_follows_is_what_the_node_table_does(state: str, events: tuple, job
 
 
 def test_action_of_the_daemon_comes_first() -> None:
-    shown = lines(moment(f"{UP} DRAIN", drained="gpucluster: [health] gpu.ecc", reports=reported()))
+    shown = lines(
+        moment(f"{UP} DRAIN", drained="gpucluster: [health] gpu.ecc", by="root", reports=reported())
+    )
     assert any("slurmd does not run on it" in line for line in shown)
     assert any("the daemon sets it DOWN and powers it down" in line for line in shown)
     assert not any("slurmctld marks it DOWN" in line for line in shown)

@@ -125,7 +125,14 @@ def test_screen_of_a_node_shows_its_state_in_slurm(states: str, lives: bool) -> 
             "slurm",
             "`gpucluster node release h200-2a-1 -c burst` removes it",
         ),
-        ("gpucluster: [future] x", "slurm", "another version of the daemon"),
+        (
+            "gpucluster: [future] x",
+            "slurm",
+            "another version of gpucluster may have written this: it counts as a person's",
+        ),
+        ("gpucluster: [health] loud", "ada", "ada wrote this, not gpucluster: it counts as a person's"),
+        ("gpucluster: loud", "", "an unknown user wrote this, not gpucluster: it counts as a person's"),
+        ("gpucluster: loud", "ada", "gpucluster: loud (by ada: scontrol update"),
         ("Prolog error", "slurm", "Slurm itself"),
         ("Kill task failed", "root", "Slurm itself"),
         ("broken fan", "alice", "(by alice: scontrol update"),
@@ -175,6 +182,35 @@ def test_a_node_that_slurm_drained_for_a_program_says_where_to_look(program: str
     assert f"journalctl -t gpucluster-health-{program.lower()}; " in shown
     person = node(A1, "IDLE CLOUD DRAIN", reason=f"{program} error", reason_by="alice", reason_at=NOW - 60)
     assert "reached its time limit" not in said(why(sight(PLAN, nodes=(person,)), A1))
+
+
+@pytest.mark.parametrize(
+    ("reason", "by", "owner"),
+    [
+        ("gpucluster: no h200", "slurm", "daemon"),
+        ("gpucluster: [health] gpu.ecc", "root", "daemon"),
+        ("gpucluster: [foo] x", "slurm", "person"),
+        ("gpucluster: no h200", "ada", "person"),
+        ("gpucluster: no h200 : Prolog error", "slurm", "slurm"),  # what slurmctld appended
+        ("Prolog error", "slurm", "slurm"),
+        ("fan 3 is loud (by ann)", "slurm", "person"),
+    ],
+)
+def test_node_and_job_give_one_answer_to_whose_a_drain_is(reason: str, by: str, owner: str) -> None:
+    """`why NODE` and `why JOB` called a reason the daemon's that the daemon takes for a person's."""
+    shut = tuple(
+        node(n, f"{UP} DRAIN", reason=reason, reason_by=by, reason_at=NOW - 60, version="24.11")
+        for n in slots_of(PLAN)
+    )
+    moment = sight(PLAN, nodes=shut, jobs=(job(7, reason="Resources"),))
+    ours = shut[0].drain_owner.is_daemon
+    assert ours is (owner == "daemon")
+    assert (
+        "(by the daemon" in said(why(moment, A1)) or "(by its health program" in said(why(moment, A1))
+    ) is ours
+    shown = said(why(moment, "7"))
+    assert ("the daemon drained the nodes" in shown) is ours
+    assert (f"{A1}, by " in shown) is not ours
 
 
 UNHEALTHY = (

@@ -10,7 +10,7 @@ from slurm_lab.read_drains import read_rows
 from gpucluster.catalog.data_files import read_data
 from gpucluster.catalog.read import SLURM_SUPPORTED
 from gpucluster.slurm.drain_table import RECORDED, SLURM_USER, Sender, table_of
-from gpucluster.slurm.drains import DrainOwner, drain_owner, is_lack_of_hardware
+from gpucluster.slurm.drains import DrainOwner, drain_owner, is_forged, is_lack_of_hardware, owner_of
 
 _SAMPLES = {"gres": "gpu", "job": "12", "node": "h200-1", "number": "7", "step": "batch", "type": "h200", "words": "x"}  # fmt: skip
 TABLES = {version: read_data(f"slurm-drains-{version}.json") for version in RECORDED}
@@ -90,6 +90,35 @@ def test_reason_that_was_only_read_is_a_persons(version: str) -> None:
 )
 def test_version_has_its_own_reasons_and_older_ones(text: str, version: str, expected: DrainOwner) -> None:
     assert owner(text, "root", version) is expected
+
+
+WRITERS = [
+    "slurm",
+    "root",
+    "ada",
+    "",
+]  # SlurmUser is the daemon; agents and health programs are root; "": unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "owners"),
+    [
+        ("gpucluster: no h200", [DrainOwner.CAPACITY, None, None, None]),
+        ("gpucluster: [evacuation] spot", [DrainOwner.EVACUATION, None, None, None]),
+        ("gpucluster: [operator] kept", [DrainOwner.OPERATOR, None, None, None]),
+        ("gpucluster: [termination] i-0", [DrainOwner.TERMINATION, None, None, None]),
+        ("gpucluster: [bundle] removed", [DrainOwner.BUNDLE, DrainOwner.BUNDLE, None, None]),
+        ("gpucluster: [health] gpu.ecc", [DrainOwner.HEALTH, DrainOwner.HEALTH, None, None]),
+        ("gpucluster: [foo] x", [None, None, None, None]),
+    ],
+)
+def test_reason_of_ours_is_ours_from_its_user_only(text: str, owners: list[DrainOwner | None]) -> None:
+    """A person's `gpucluster: fan 3 is loud, do not touch` was the daemon's: it undrained the node, or replaced the machine."""
+    for by, expected in zip(WRITERS, owners, strict=True):
+        assert owner_of(text, by) is expected, by
+        for drained in (True, False):
+            assert owner(text, by, "24.11", drained=drained) is (expected or DrainOwner.PERSON), by
+        assert is_forged(text, by) is (expected is None and by != "slurm"), by
 
 
 def test_only_a_registration_lacks_hardware() -> None:

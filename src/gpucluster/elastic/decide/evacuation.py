@@ -291,9 +291,9 @@ def _drain(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Drain]:
 
 def _says_else(world: World, one: EvacuatingNode) -> bool:
     """Return whether the end was moved. Slurm may change other texts, so only reasons with a time are compared."""
-    reason = world.node(one.slot).reason
+    node = world.node(one.slot)
     timed = one.evacuation.interruption.ends_at is not None
-    return timed and drains.owner_of(reason) is DrainOwner.EVACUATION and reason != one.reason
+    return timed and node.drain_owner is DrainOwner.EVACUATION and node.reason != one.reason
 
 
 # --- jobs ------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def _take_down(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Acti
 def _may_power_down(world: World, one: EvacuatingNode) -> bool:
     """Return whether we may power the node down. A node that a person drained stays, unless an operator ordered `replace`."""
     node = world.node(one.slot)
-    if not node.drained or node.drained_by_slurm or drains.owner_of(node.reason) is not None:
+    if not node.drained or node.drained_by_slurm or node.drain_owner.is_daemon:
         return True
     order = world.memory.orders.get(one.slot)
     return order is not None and order.verb is Verb.NODE_REPLACE
@@ -447,7 +447,7 @@ def _undrain(world: World) -> Iterator[Undrain]:
         slot
         for slot in world.group(SlurmPhase.UP, SlurmPhase.OFF)
         if world.node(slot).drained
-        and drains.owner_of(world.node(slot).reason) is DrainOwner.EVACUATION
+        and world.node(slot).drain_owner is DrainOwner.EVACUATION
         and is_healthy(world, slot)
         and not world.is_removed(slot)
     )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from gpucluster.elastic.events import Event, PersonDrained
 from gpucluster.elastic.memory import Memory, PersonDrain
+from gpucluster.slurm.drain_table import APPENDED
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import POWERED_DOWN
-from gpucluster.slurm.values import SlurmView
+from gpucluster.slurm.values import SlurmNode, SlurmView
 
 if TYPE_CHECKING:
     from gpucluster.elastic.decide.world import World
@@ -24,9 +25,16 @@ def restored(slurm: SlurmView, memory: Memory) -> SlurmView:
     written_over = {
         slot: replace(node, reason=drain.reason, reason_by=drain.by)
         for slot, drain in memory.person_drains.items()
-        if (node := slurm.nodes.get(slot)) is not None and node.drained_by_slurm and node.written.replaces
+        if (node := slurm.nodes.get(slot)) is not None and _is_changed(node, drain)
     }
     return replace(slurm, nodes={**slurm.nodes, **written_over}) if written_over else slurm
+
+
+def _is_changed(node: SlurmNode, drain: PersonDrain) -> bool:
+    """Return whether a drain of Slurm's is the person's with another text: written over, or continued."""
+    return node.drained_by_slurm and (
+        node.written.replaces or node.reason.startswith(f"{drain.reason}{APPENDED}")
+    )
 
 
 def person_drains(world: "World") -> Iterator[Event]:

@@ -254,7 +254,7 @@ def _stopped(world: World, pool: Pool) -> Cause | None:
 
 def _others(world: World, slot: str) -> bool:
     node = world.node(slot)
-    return (node.drained or NodeState.DOWN in node.states) and not node.has_daemon_reason
+    return (node.drained or NodeState.DOWN in node.states) and not node.drain_owner.is_daemon
 
 
 def _no_boot(world: World, offer: Offer) -> bool:

@@ -8,7 +8,7 @@ from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm import drains, hostlist
 from gpucluster.slurm.drain_table import APPENDED, table_of
-from gpucluster.slurm.drains import DrainOwner, owner_of
+from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import NodeState
 from gpucluster.slurm.values import SlurmNode
 from gpucluster.text import short
@@ -30,6 +30,7 @@ _UNKNOWN = (
     "if nobody of the site wrote the reason, report it with the version of Slurm; "
     "scontrol update nodename={node} state=resume returns the node"
 )
+_REPLACED = ": its instance is replaced after the pool's idle time"
 _REMEDIES: Mapping[str, str] = {  # by the first words of Slurm's own reason
     "Prolog error": _PROGRAM_FAILED.format(program="Prolog", log="prolog"),
     "Epilog error": _PROGRAM_FAILED.format(program="Epilog", log="epilog"),
@@ -43,12 +44,10 @@ def lines(world: World, name: str) -> Iterator[Line]:
     node = world.node(name)
     if not node.reason or not (node.drained or NodeState.DOWN in node.states):
         return
-    yield Line(
-        part=Part.REASON,
-        at=node.reason_at or None,
-        words=f"{node.reason.removeprefix(REASON_PREFIX).strip()} (by {_whose(world, node)})",
-    )
-    if not node.has_daemon_reason:
+    ours = node.drain_owner.is_daemon
+    reason = node.reason.removeprefix(REASON_PREFIX).strip() if ours else node.reason
+    yield Line(part=Part.REASON, at=node.reason_at or None, words=f"{reason} (by {_whose(world, node)})")
+    if not ours:
         yield from _unknown(node)
     if len(event := replacements.same_event(world, name)) > 1:
         words = f"Slurm drained {len(event)} nodes for this in the same minute ({short(hostlist.fold(event), 120)}): one event, such as the end of one job"
@@ -60,27 +59,27 @@ def lines(world: World, name: str) -> Iterator[Line]:
 
 
 def _whose(world: World, node: SlurmNode) -> str:
-    owner = owner_of(node.reason)
-    if world.plan.aws is None and node.drain_owner in (DrainOwner.SLURM, DrainOwner.HEALTH):
-        writer = "Slurm itself" if node.drain_owner is DrainOwner.SLURM else "its health program"
+    owner = node.drain_owner
+    if world.plan.aws is None and owner in (DrainOwner.SLURM, DrainOwner.HEALTH):
+        writer = "Slurm itself" if owner is DrainOwner.SLURM else "its health program"
         return f"{writer}: nobody replaces an existing host"
-    if owner is not None:
+    if owner.is_daemon:
         return _OWNERS[owner].format(node=node.name, cluster=world.plan.name)
-    if node.has_daemon_reason:
-        return "another version of the daemon"
-    if not node.drained and node.drain_owner is DrainOwner.SLURM:
-        return "Slurm itself"  # the daemon set the node DOWN: the node table brings it back
-    if node.drained_by_slurm:
-        return "Slurm itself: its instance is replaced after the pool's idle time"
+    if owner is DrainOwner.SLURM:  # the node table brings back a node that is DOWN and not drained
+        return f"Slurm itself{_REPLACED if node.drained else ''}"
     return f"{node.reason_by or 'unknown'}: scontrol update nodename={node.name} state=resume"
 
 
 def _unknown(node: SlurmNode) -> Iterator[Line]:
-    """Return what is not known of a reason that Slurm's daemons may have written."""
+    """Return what is not known of a reason that gpucluster or Slurm's daemons may have written."""
+    person = node.drain_owner is DrainOwner.PERSON and NodeState.FAIL not in node.states
+    if person and node.reason.startswith(REASON_PREFIX):
+        yield Line(part=Part.STATE, words=f"{_not_ours(node)}: it counts as a person's")
+        return
     if not drains.may_be_slurms(node.reason_by):
         return
     table = table_of(node.version)
-    if node.drain_owner is DrainOwner.PERSON and NodeState.FAIL not in node.states:
+    if person:
         read = table.find_read(node.reason.partition(APPENDED)[0])
         known = (
             "gpucluster does not know this reason"
@@ -92,3 +91,9 @@ def _unknown(node: SlurmNode) -> Iterator[Line]:
     if table.version != node.version and node.version:
         used = f"those of {table.version} are used" if table.version else "none is known"
         yield Line(part=Part.STATE, words=f"the reasons of Slurm {node.version} are not recorded: {used}")
+
+
+def _not_ours(node: SlurmNode) -> str:
+    if drains.is_forged(node.reason, node.reason_by):
+        return f"{node.reason_by or 'an unknown user'} wrote this, not gpucluster"
+    return "another version of gpucluster may have written this"

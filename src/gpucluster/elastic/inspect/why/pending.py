@@ -101,7 +101,7 @@ def _held_words(case: Case) -> str | None:
     reasons = Counter(
         our_words(world.node(s).reason)
         for s in known
-        if world.node(s).drained and world.node(s).has_daemon_reason
+        if world.node(s).drained and world.node(s).drain_owner.is_daemon
     )
     if not reasons:
         return None
@@ -289,7 +289,7 @@ def _busy(case: Case) -> Iterator[Line]:
                 if world.phases[s] in (SlurmPhase.POWERING_DOWN, SlurmPhase.POWER_DOWN_PENDING)
             )
             shut = [s for s in here if world.node(s).drained]
-            ours = sum(1 for s in shut if world.node(s).has_daemon_reason)
+            ours = sum(1 for s in shut if world.node(s).drain_owner.is_daemon)
             yield Line(
                 part=Part.STATE,
                 words=f"{pool.name}{f' in {part.zone}' if part.zone else ''}: {busy} of {len(here)} busy, {ending} powering down, {len(shut)} drained{f', {ours} of them by the daemon' if ours else ''}",
