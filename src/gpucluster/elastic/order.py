@@ -16,14 +16,12 @@ from pathlib import Path
 
 from gpucluster.elastic import spool, status_endpoint
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss
-from gpucluster.elastic.decide import ordered_drains
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import ALL_ORDERS, Verb
 from gpucluster.elastic.inspect import head
 from gpucluster.errors import StateError
 from gpucluster.plan.model import SlurmPlan
-from gpucluster.slurm.drain_table import SLURM_USER
-from gpucluster.slurm.drains import DrainOwner, drain_owner
+from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.text import short
 
 TAKEN_S = 3.0  # the socket wakes the daemon at once; it scans each second
@@ -109,18 +107,19 @@ def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
     if request.now and request.verb is not Verb.NODE_REPLACE:
         return f"{request.verb.value} takes no --now: only node-replace does"
     if request.verb is Verb.NODE_DRAIN:
-        return _unfit_reason(plan, request)
+        return _unfit_reason(request)
     return ""
 
 
-def _unfit_reason(plan: SlurmPlan, request: OrderRequest) -> str:
-    """Return why the words are no reason of a person; empty if they are."""
+def _unfit_reason(request: OrderRequest) -> str:
+    """Return why the words are no reason of a person; empty if they are. The name after them sets them apart from Slurm's."""
     if not request.words:
         return "node-drain needs --because: Slurm shows it as the reason"
-    text = ordered_drains.reason(request.words, request.by)
-    if drain_owner(text, SLURM_USER, drained=True, version=plan.slurm.version) is DrainOwner.PERSON:
-        return ""
-    return f"--because {request.words!r} is a reason that the daemon or Slurm writes: write another"
+    if request.words.startswith(REASON_PREFIX):
+        return (
+            f"--because begins with {REASON_PREFIX!r}, as the reasons of gpucluster itself: write other words"
+        )
+    return ""
 
 
 def _unknown_target(plan: SlurmPlan, request: OrderRequest) -> str:

@@ -121,7 +121,8 @@ class Scontrol:
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         for batch in _batches(nodes, NODES_PER_CALL):
             argv = [self._program, "update", f"nodename={','.join(batch)}", f"state={state}"]
-            self._run([*argv, f"reason={reason}"] if reason else argv)
+            # scontrol removes one quote at each end of a reason (update_node.c of 24.11.5 and 26.05.3)
+            self._run([*argv, f'reason="{reason}"'] if reason else argv)
 
     def set_admin_comment(self, jobs: Sequence[int], text: str) -> None:
         for batch in _batches(self._ids(jobs), JOBS_PER_CALL):

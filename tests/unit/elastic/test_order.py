@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from support.builders import a_lab_plan, a_plan
 from support.fleet import Fleet
 
+from gpucluster.catalog.data_files import read_data
 from gpucluster.elastic import order, spool
 from gpucluster.elastic.abilities import Dependency, Loss
+from gpucluster.elastic.decide import ordered_drains
 from gpucluster.elastic.events import HookCalled, OrderGiven, Verb
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan
+from gpucluster.slurm.drain_table import RECORDED, SLURM_USER
+from gpucluster.slurm.drains import DrainOwner, drain_owner
 from gpucluster.text import short
 
 
@@ -68,6 +72,8 @@ def test_order_that_the_daemon_cannot_carry_out_now_says_so() -> None:
     ("argv", "words"),
     [
         (["node-drain", "h200-2a-1"], "node-drain needs --because: Slurm shows it as the reason"),
+        (["node-drain", "h200-2a-1", "--because", "gpucluster: [foo] x"], "--because begins with 'gpucluster:', as the reasons of gpucluster itself: write other words"),
+        (["node-drain", "h200-2a-1", "--because", " gpucluster:fan"], "--because begins with 'gpucluster:'"),
         (["pool-pause", "h100"], "there is no pool 'h100'; this cluster has h200"),
         (["node-keep", "h200"], "there is no node 'h200'; this cluster has h200-2a-[1-16],h200-2b-[1-16]"),
         (["node-keep", "h200-2a-01"], "there is no node 'h200-2a-01'"),
@@ -77,7 +83,7 @@ def test_order_that_the_daemon_cannot_carry_out_now_says_so() -> None:
         (["node-keep", "h200-2a-1", "--now"], "node-keep takes no --now"),
         (["orders-confirm", "h200"], "orders-confirm takes 'all', not 'h200'"),
     ],
-)
+)  # fmt: skip
 def test_invalid_order_is_refused_with_the_valid_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
 ) -> None:
@@ -87,6 +93,17 @@ def test_invalid_order_is_refused_with_the_valid_names(
     assert not list((tmp_path / "spool" / "new").iterdir())
     assert give(*argv, "--json", *options) == 1
     assert words in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.parametrize("version", RECORDED)
+def test_reason_of_an_ordered_drain_is_a_persons(version: str) -> None:
+    """Also in the words of Slurm's daemons: the name follows them."""
+    own = [row["text"] for row in read_data(f"slurm-drains-{version}.json")["rows"]]
+    for words in ("fan 3 is loud", '"gpucluster: [health] gone', *own):
+        asked = order.OrderRequest(verb=Verb.NODE_DRAIN, target="h200-2a-1", words=words, by="ann")
+        assert order.refusal(a_plan(), asked) == ""
+        reason = ordered_drains.reason(words, "ann")
+        assert drain_owner(reason, SLURM_USER, drained=True, version=version) is DrainOwner.PERSON, words
 
 
 def test_confirmation_says_whether_orders_were_lost(
