@@ -42,16 +42,26 @@ EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
     Verb.NODE_KEEP: "has no instance now: one that is launched for it during the order is kept, even after a failure",
     Verb.NODE_REPLACE: "has no instance now: there is nothing to replace",
 }
-
-
-NEEDS: Mapping[
-    Verb, Ability
-] = {  # what the daemon does for the order; the others only keep it from something
+# What the daemon does for the order. The other orders only keep it from something.
+NEEDS: Mapping[Verb, Ability] = {
     Verb.POOL_DRAIN: Ability.END_IDLE,
     Verb.POOL_RESUME: Ability.LAUNCH,
     Verb.NODE_REPLACE: Ability.TERMINATE,
     Verb.NODE_DRAIN: Ability.EVACUATE,
     Verb.NODE_UNDRAIN: Ability.UPDATE,
+}
+_DRAIN = "scontrol update nodename={nodes} state=drain reason=WORDS"
+_UNENDED = "nothing: no daemon ends its machine"
+ON_HOSTS: Mapping[Verb, str] = {  # what a person does instead on existing hosts
+    Verb.POOL_PAUSE: _DRAIN,
+    Verb.POOL_DRAIN: _DRAIN,
+    Verb.POOL_RESUME: "sinfo -R lists the drained nodes; scontrol update nodename=NODE state=resume returns one",
+    Verb.NODE_REPLACE: f"{_DRAIN}; replace the machine when its jobs have ended; scontrol update nodename={{nodes}} state=resume",
+    Verb.NODE_KEEP: _UNENDED,
+    Verb.NODE_RELEASE: _UNENDED,
+    Verb.NODE_DRAIN: _DRAIN,
+    Verb.NODE_UNDRAIN: "scontrol update nodename={nodes} state=undrain",
+    Verb.ORDERS_CONFIRM: "nothing: without a daemon there are no orders",
 }
 NOTHING_LOST = "orders are known: there is nothing to confirm"
 
@@ -162,7 +172,7 @@ def _give(request: OrderRequest, where: head.HeadFiles, taken_s: float, *, as_js
     if plan.aws is None:
         raise StateError(
             f"{plan.name} runs on existing hosts: no daemon manages them",
-            next_step=f"scontrol update nodename={request.target} state=drain reason=...",
+            next_step=ON_HOSTS[request.verb].format(nodes=_hosts(plan, request)),
         )
     if words := refusal(plan, request):
         problem = {"message": words, "next": f"gpucluster {_listing(request)} -c {plan.name}", "exit_code": 1}
@@ -199,6 +209,13 @@ def _give(request: OrderRequest, where: head.HeadFiles, taken_s: float, *, as_js
     }
     head.print_answer(as_json, answer, f"{request.target} {words}{rest}")
     return 0
+
+
+def _hosts(plan: SlurmPlan, request: OrderRequest) -> str:
+    """Return the target as Slurm's nodes: those of a pool, or the node."""
+    if not request.verb.value.startswith("pool-"):
+        return request.target
+    return next((pool.hostlist for pool in plan.pools if pool.name == request.target), "NODES")
 
 
 def _listing(request: OrderRequest) -> str:

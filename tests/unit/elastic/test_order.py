@@ -133,6 +133,36 @@ def test_order_needs_a_head_with_a_daemon(tmp_path: Path, capsys: pytest.Capture
     assert "takes no order: No such file" in capsys.readouterr().err
 
 
+DRAIN, BACK = (
+    "scontrol update nodename={} state=drain reason=WORDS",
+    "scontrol update nodename={} state=resume",
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "step"),
+    [
+        (["pool-pause", "h100"], DRAIN.format("gpu[01-04]")),
+        (["pool-drain", "h100"], DRAIN.format("gpu[01-04]")),
+        (["pool-drain", "gpu01"], DRAIN.format("NODES")),
+        (["pool-resume", "h100"], f"sinfo -R lists the drained nodes; {BACK.format('NODE')} returns one"),
+        (["node-replace", "gpu01"], f"{DRAIN.format('gpu01')}; replace the machine when its jobs have ended; {BACK.format('gpu01')}"),
+        (["node-keep", "gpu01"], "nothing: no daemon ends its machine"),
+        (["node-release", "gpu01"], "nothing: no daemon ends its machine"),
+        (["node-drain", "gpu01"], DRAIN.format("gpu01")),
+        (["node-undrain", "gpu01"], "scontrol update nodename=gpu01 state=undrain"),
+        (["orders-confirm", "all"], "nothing: without a daemon there are no orders"),
+    ],
+)  # fmt: skip
+def test_existing_hosts_have_a_step_for_each_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], step: str
+) -> None:
+    """The step of `node undrain` was a drain, and that of `pool pause` named the pool as a node."""
+    assert order.ON_HOSTS.keys() == set(Verb)
+    assert give(*argv, *at(tmp_path, a_lab_plan())) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"  next: {step}"
+
+
 def test_order_without_a_daemon_waits_in_the_spool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
