@@ -213,6 +213,48 @@ def test_node_and_job_give_one_answer_to_whose_a_drain_is(reason: str, by: str, 
     assert (f"{A1}, by " in shown) is not ours
 
 
+@pytest.mark.parametrize(
+    ("reason", "states", "words"),
+    [
+        ("fan 3 is loud (by ann)", f"{UP} DRAIN", "fan 3 is loud (by ann)\n"),
+        ("fan (by bob) (by ann)", f"{UP} DRAIN", "fan (by bob) (by ann)\n"),
+        ("fan (by a(b))", f"{UP} DRAIN", "fan (by a(b))\n"),
+        ("fan (by ann) : Not responding", f"{UP} DRAIN", "fan : Not responding (by ann)\n"),
+        ("fan (by ann)", "DOWN CLOUD", "fan (by ann) (by slurm: scontrol update nodename=h200-2a-1 state=resume)"),
+    ],
+)  # fmt: skip
+def test_ordered_drain_is_the_operators(reason: str, states: str, words: str) -> None:
+    """`why` said `by slurm: scontrol`, that gpucluster does not know its own words, and to report them."""
+    shut = node(A1, states, reason=reason, reason_by="slurm", reason_at=NOW - 60, version="24.11")
+    shown = said(why(sight(PLAN, nodes=(shut,)), A1))
+    assert words in shown
+    ordered = "DRAIN" in states
+    assert ("gpucluster node undrain h200-2a-1 -c burst returns the node" in shown) is ordered
+    assert ("gpucluster does not know this reason" in shown) is not ordered
+    assert ("report it with the version of Slurm" in shown) is not ordered
+
+
+@pytest.mark.parametrize("by", ["root", "ann"])
+def test_form_of_an_order_from_another_user_is_no_order(by: str) -> None:
+    shut = node(A1, f"{UP} DRAIN", reason="fan (by ann)", reason_by=by, version="24.11")
+    assert f"fan (by ann) (by {by}: scontrol update" in said(why(sight(PLAN, nodes=(shut,)), A1))
+
+
+def test_job_names_the_operator_of_an_ordered_drain() -> None:
+    shut = tuple(
+        node(n, f"{UP} DRAIN", reason="rack 4 (by ann)", reason_by="slurm", version="24.11")
+        for n in slots_of(PLAN)
+    )
+    waits = job(7, reason="Resources")
+    shown = said(why(sight(PLAN, nodes=shut, jobs=(waits,)), "7"))
+    assert f"{A1}, by ann: rack 4" in shown
+    assert "the person who drained them can run: gpucluster node undrain NODE -c burst" in shown
+    assert "scontrol update nodename=NODE" not in shown
+    mixed = (replace(shut[0], reason="fan", reason_by="bob"), *shut[1:])
+    shown = said(why(sight(PLAN, nodes=mixed, jobs=(waits,)), "7"))
+    assert "gpucluster node undrain NODE -c burst, or scontrol update nodename=NODE state=resume" in shown
+
+
 UNHEALTHY = (
     "gpucluster: [health] unhealthy, and not drained, because 1 of pool h200 are (limit 1): gpu.ecc: GPU 3"
 )
@@ -222,6 +264,7 @@ def test_a_node_that_stays_because_of_the_limit_says_so() -> None:
     shown = said(why(sight(a_plan(), nodes=[node("h200-2a-1", UP, comment=UNHEALTHY)]), "h200-2a-1"))
     assert "unhealthy, and not drained, because 1 of pool h200 are (limit 1): gpu.ecc: GPU 3" in shown
     assert "look for a common cause" in shown
+    assert "gpucluster node drain NODE --because WORDS -c burst takes single nodes" in shown
     plain = said(why(sight(a_plan(), nodes=[node("h200-2a-1", UP, comment="rack 4")]), "h200-2a-1"))
     assert "rack 4" not in plain
 

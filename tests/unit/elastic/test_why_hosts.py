@@ -59,5 +59,11 @@ def test_a_drained_host_is_told_and_not_replaced(reason: str, by: str) -> None:
     assert f"mend what the reason names; then scontrol update nodename={FIRST} state=resume" in said
 
 
+def test_host_that_an_order_drained_has_no_daemon_to_undrain_it() -> None:
+    said = shown(drained("fan (by ann)", "slurm"))
+    assert "fan (by ann)\n" in said
+    assert f"scontrol update nodename={FIRST} state=resume returns the node" in said
+
+
 def test_a_host_shows_its_jobs() -> None:
     assert "job 7 runs on it" in shown(node(FIRST, "ALLOCATED"), job(7, FIRST))

@@ -365,6 +365,17 @@ def stories() -> tuple[Story, ...]:
             subject=A1,
         ),
         Story(
+            "An operator drained a node with `gpucluster node drain`",
+            Cause.NODE,
+            sight(
+                PLAN,
+                *living(A1, ago=2000.0),
+                nodes=(node(A1, f"{UP} DRAIN", reason="fan 3 is loud (by ann)", reason_by="slurm", reason_at=NOW - 200, version="24.11"),),
+                instances=(instance(0, 2000.0),),
+            ),
+            subject=A1,
+        ),
+        Story(
             "A drain whose reason is unknown",
             Cause.NODE,
             sight(

@@ -1,13 +1,15 @@
 """The reason of a drained node on its screen: its words, its owner, and what is unknown about them."""
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from gpucluster.elastic.decide import replacements
+from gpucluster.elastic.decide import ordered_drains, replacements
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm import drains, hostlist
-from gpucluster.slurm.drain_table import APPENDED, table_of
+from gpucluster.slurm.drain_table import APPENDED, SLURM_USER, table_of
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import NodeState
 from gpucluster.slurm.values import SlurmNode
@@ -38,16 +40,49 @@ _REMEDIES: Mapping[str, str] = {  # by the first words of Slurm's own reason
     "SlurmdSpoolDir is full": "the disk of /var/spool/slurmd is full on the node",
 }
 
+_ORDERED = re.compile(
+    re.escape(ordered_drains.reason("WORDS", "NAME"))
+    .replace("WORDS", "(?P<words>.+)")
+    .replace("NAME", "(?P<name>.+?)")
+    + rf"(?P<appended>{APPENDED}.+)?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a reason says, and by whom. `ordered`: by `gpucluster node drain`, whose reasons the daemon sends."""
+
+    words: str
+    by: str
+    ordered: bool
+
+
+def told(node: SlurmNode) -> Told:
+    """Read the words and the person from the reason of a node."""
+    sent = node.drained and node.drain_owner is DrainOwner.PERSON and node.reason_by == SLURM_USER
+    if sent and (found := _ORDERED.fullmatch(node.reason)):
+        return Told(words=f"{found['words']}{found['appended'] or ''}", by=found["name"], ordered=True)
+    return Told(words=node.reason, by=node.reason_by or "unknown", ordered=False)
+
+
+def lift(world: World, reason: Told, node: str) -> str:
+    """Return the command with which the person ends the drain."""
+    if reason.ordered and world.plan.aws is not None:
+        return f"gpucluster node undrain {node} -c {world.plan.name}"
+    return f"scontrol update nodename={node} state=resume"
+
 
 def lines(world: World, name: str) -> Iterator[Line]:
     """Return the lines of the reason; none if it is older than the present state."""
     node = world.node(name)
     if not node.reason or not (node.drained or NodeState.DOWN in node.states):
         return
-    ours = node.drain_owner.is_daemon
-    reason = node.reason.removeprefix(REASON_PREFIX).strip() if ours else node.reason
-    yield Line(part=Part.REASON, at=node.reason_at or None, words=f"{reason} (by {_whose(world, node)})")
-    if not ours:
+    ours, reason = node.drain_owner.is_daemon, told(node)
+    words = node.reason.removeprefix(REASON_PREFIX).strip() if ours else reason.words
+    yield Line(part=Part.REASON, at=node.reason_at or None, words=f"{words} (by {_whose(world, node)})")
+    if reason.ordered:
+        yield Line(part=Part.REMEDY, words=f"{lift(world, reason, name)} returns the node")
+    elif not ours:
         yield from _unknown(node)
     if len(event := replacements.same_event(world, name)) > 1:
         words = f"Slurm drained {len(event)} nodes for this in the same minute ({short(hostlist.fold(event), 120)}): one event, such as the end of one job"
@@ -67,7 +102,8 @@ def _whose(world: World, node: SlurmNode) -> str:
         return _OWNERS[owner].format(node=node.name, cluster=world.plan.name)
     if owner is DrainOwner.SLURM:  # the node table brings back a node that is DOWN and not drained
         return f"Slurm itself{_REPLACED if node.drained else ''}"
-    return f"{node.reason_by or 'unknown'}: scontrol update nodename={node.name} state=resume"
+    reason = told(node)
+    return reason.by if reason.ordered else f"{reason.by}: {lift(world, reason, node.name)}"
 
 
 def _unknown(node: SlurmNode) -> Iterator[Line]:

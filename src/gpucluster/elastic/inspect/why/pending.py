@@ -10,7 +10,7 @@ from gpucluster.elastic.decide.node_table import IDLE, NodeTable, row_for
 from gpucluster.elastic.decide.offers import closed, refusal_of, why_none
 from gpucluster.elastic.decide.sizes import REMEDY, Sizes
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World
-from gpucluster.elastic.inspect.why import reserved
+from gpucluster.elastic.inspect.why import drain_lines, reserved
 from gpucluster.elastic.inspect.why.case import (
     Case,
     answered,
@@ -307,21 +307,15 @@ def _removed(case: Case) -> Iterator[Line]:
 
 
 def _drained(case: Case) -> Iterator[Line]:
-    found = [
-        Line(
-            part=Part.REASON,
-            at=node.reason_at or None,
-            words=f"{slot}, by {node.reason_by or 'unknown'}: {node.reason or 'no reason given'}",
-        )
-        for pool in pools(case.world, case.job)
-        for slot in drained_by_others(case.world, pool)
-        for node in (case.world.node(slot),)
-    ]
+    world, found, steps = case.world, list[Line](), set[str]()
+    for slot in (s for pool in pools(world, case.job) for s in drained_by_others(world, pool)):
+        node = world.node(slot)
+        reason = drain_lines.told(node)
+        words = f"{slot}, by {reason.by}: {reason.words or 'no reason given'}"
+        found.append(Line(part=Part.REASON, at=node.reason_at or None, words=words))
+        steps.add(drain_lines.lift(world, reason, "NODE"))
     yield from most(found, Part.REASON)
-    yield Line(
-        part=Part.REMEDY,
-        words="the person who drained them can run: scontrol update nodename=NODE state=resume",
-    )
+    yield Line(part=Part.REMEDY, words=f"the person who drained them can run: {', or '.join(sorted(steps))}")
 
 
 def _begins(case: Case) -> Iterator[Line]:
