@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucluster.elastic.decide.placement import Need, has_features, is_open, lacking
+from gpucluster.elastic.decide.placement import Need, Part, has_features, is_open, lacking
 from gpucluster.elastic.decide.reserved import Holds
 from gpucluster.slurm.values import SlurmNode
 
@@ -14,6 +14,10 @@ def node(name: str = "a-1", states: str = "IDLE CLOUD", reservation: str = "") -
     return SlurmNode(
         name=name, states=frozenset(states.split()), reservation=reservation, features=("spot", "h200")
     )
+
+
+def need(**changes: object) -> Need:
+    return Need((), (Part(**changes),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -34,23 +38,27 @@ def test_features_meet_a_constraint(features: tuple[str, ...], constraint: str, 
 
 
 @pytest.mark.parametrize(
-    ("need", "machine", "allowed"),
+    ("wants", "machine", "allowed"),
     [
-        (Need((), 1), node(), True),
-        (Need((), 1, excluded=frozenset({"a-1"})), node(), False),
-        (Need((), 1, excluded=frozenset({"a-2"})), node(), True),
-        (Need((), 1), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
-        (Need((), 1), node(states="IDLE CLOUD MAINTENANCE"), False),
-        (Need((), 1, holds=(INSIDE,)), node(states="IDLE CLOUD RESERVED", reservation="course"), True),
-        (Need((), 1, holds=(INSIDE,)), node(states="IDLE CLOUD RESERVED", reservation="exam"), False),
-        (Need((), 1, holds=(INSIDE,)), node(), False),
-        (Need((), 1, holds=(INSIDE, Holds())), node(), True),  # one component of a het job may use it
-        (Need((), 1, features="on-demand"), node(), False),
-        (Need((), 1, features="spot"), node(), True),
+        (need(), node(), True),
+        (need(excluded=frozenset({"a-1"})), node(), False),
+        (need(excluded=frozenset({"a-2"})), node(), True),
+        (need(), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
+        (need(), node(states="IDLE CLOUD MAINTENANCE"), False),
+        (need(holds=INSIDE), node(states="IDLE CLOUD RESERVED", reservation="course"), True),
+        (need(holds=INSIDE), node(states="IDLE CLOUD RESERVED", reservation="exam"), False),
+        (need(holds=INSIDE), node(), False),
+        (Need((), (Part(holds=INSIDE), Part())), node(), True),  # one component of a het job may use it
+        (need(features="on-demand"), node(), False),
+        (need(features="spot"), node(), True),
+        (Need((), (Part(features="h100"), Part(features="on-demand"))), node(), False),
+        (Need((), (Part(features="h100"), Part(features="spot"))), node(), True),
+        (need(near=frozenset({"a-1", "a-2"})), node(), True),
+        (need(near=frozenset({"a-2"})), node(), False),
     ],
 )
-def test_need_allows_a_node(need: Need, machine: SlurmNode, allowed: bool) -> None:
-    assert need.allows(machine) is allowed
+def test_need_allows_a_node(wants: Need, machine: SlurmNode, allowed: bool) -> None:
+    assert wants.allows(machine) is allowed
 
 
 @pytest.mark.parametrize(
@@ -92,4 +100,4 @@ def test_zone_lacks_slots_for_a_need(
     free: tuple[str, ...],
     found: tuple[str, ...] | None,
 ) -> None:
-    assert lacking(Need((), count, frozenset(required)), idle, free, ZONE) == found
+    assert lacking(need(count=count, required=frozenset(required)), idle, free, ZONE) == found

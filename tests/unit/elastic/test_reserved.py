@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from support.cluster_states import NOW, OFF, UP, job, node
+from support.cluster_states import BUSY, NOW, OFF, UP, job, node
 from support.worlds.scene import A1, A2, A3, A4, B1, SMALL, offer_keys, pool_with, refused, scene, up
 
 from gpucluster.elastic.decide import decide
@@ -12,7 +12,7 @@ from gpucluster.elastic.decide.node_table import NodeTable, row_for
 from gpucluster.elastic.decide.reserved import Holds, against
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import Cause, Screen, why
-from gpucluster.elastic.model import PowerDown, PowerUp, Undrain
+from gpucluster.elastic.model import Comment, PowerDown, PowerUp, Undrain
 from gpucluster.plan.model import SlurmOnAws
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation
 
@@ -128,6 +128,21 @@ def test_reservation_that_begins_first_comes_first() -> None:
         ("the job is of another partition", [], {"partitions": ("other",)}, "idle-over"),
         ("the job excludes the node", [], {"excluded_nodes": (A1,)}, "idle-over"),
         ("the job needs a feature", [], {"features": "other"}, "idle-over"),
+        ("the job requires another node", [], {"required_nodes": (A2,)}, "idle-over"),
+        ("the job requires two others", [], {"node_count": 2, "required_nodes": (A2, A3)}, "idle-over"),
+        ("the job requires this node", [], {"required_nodes": (A1,)}, "expected"),
+        (
+            "the job requires another node and takes one more",
+            [],
+            {"node_count": 2, "required_nodes": (A2,)},
+            "expected",
+        ),
+        (
+            "the job requires a node of another zone and takes one more",
+            [],
+            {"node_count": 2, "required_nodes": (B1,)},
+            "idle-over",
+        ),
         ("a person holds the job", [], {"priority": 0}, "idle-over"),
     ],
 )
@@ -140,12 +155,42 @@ def test_planned_node_is_held_only_for_a_job_that_may_use_it_now(
     assert row(seen(reservations, (idle,), (waits(**{"reason": reason, **changes}),)), A1) == expected, says
 
 
+@pytest.mark.parametrize("mark", ["", " PLANNED"])
+@pytest.mark.parametrize(
+    ("says", "components", "expected"),
+    [
+        ("both can use it", ({}, {}), "expected"),
+        ("one can use it", ({}, {"features": "other"}), "expected"),
+        ("neither has its feature there", ({"features": "other"}, {"features": "other"}), "idle-over"),
+        ("one has not its feature, the other excludes it", ({"features": "other"}, {"excluded_nodes": (A1,)}), "idle-over"),
+        ("each requires another node", ({"required_nodes": (A2,)}, {"required_nodes": (A3,)}), "idle-over"),
+        ("one requires another node", ({"required_nodes": (A2,)}, {}), "expected"),
+    ],
+)  # fmt: skip
+def test_node_is_held_for_a_het_job_if_a_component_may_use_it(
+    says: str, components: tuple[dict[str, object], ...], expected: str, mark: str
+) -> None:
+    """The features of het jobs were dropped: an idle node was held for a job whose components it can not serve."""
+    idle = node(A1, f"{UP}{mark}", last_busy=NOW - 400)
+    jobs = [replace(waits(**changes), id=n, het_id=1) for n, changes in enumerate(components, 1)]
+    assert row(seen([], (idle,), jobs), A1) == expected, says
+
+
+def test_only_as_many_nodes_are_held_as_a_job_takes_beside_its_required_ones() -> None:
+    """A job of two nodes with --nodelist of a busy one held two idle nodes, of which it can take one."""
+    idle = [node(slot, UP, last_busy=NOW - 400) for slot in (A1, A2)]
+    found = seen([], (*idle, node(A3, BUSY)), (waits(node_count=2, required_nodes=(A3,)),))
+    assert sorted((row(found, A1), row(found, A2))) == ["expected", "idle-over"]
+
+
 @pytest.mark.parametrize(
     ("says", "reservations", "changes", "expected"),
     [
         ("no reservation", [], {}, ("awaited", "awaited")),
         ("one node is reserved", [LATER], {}, ("idle", "awaited")),
         ("one is excluded", [], {"excluded_nodes": (A2,)}, ("awaited", "idle")),
+        ("two others are required", [], {"required_nodes": (A3, A4)}, ("idle", "idle")),
+        ("one other is required", [], {"required_nodes": (A3,)}, ("awaited", "idle")),
     ],
 )
 def test_node_awaits_only_a_requeued_job_that_may_use_it(
@@ -228,6 +273,17 @@ def test_idle_node_that_the_job_may_not_use_does_not_count() -> None:
     """`why` said that nothing blocks a job that excludes the only idle node of a full pool."""
     shown = why(seen([], (node(A1, UP, last_busy=NOW - 100),), (waits(reason="None", excluded_nodes=(A1,)),), plan=FULL), "1")  # fmt: skip
     assert shown.cause is Cause.MAX
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_max_is_no_cause_if_the_required_node_is_busy(count: int) -> None:
+    """`why` and the job's comment blamed `max`, which another value of does not start the job."""
+    one = waits(node_count=count, required_nodes=(A2,))
+    machines = (node(A1, UP, last_busy=NOW - 100), node(A2, BUSY))
+    found = seen([], machines, (one, job(41, A2)), plan=pool_with(SMALL, max=2))
+    assert why(found, "1").cause is Cause.RESOURCES
+    comments = [a for a in actions(found) if isinstance(a, Comment) and a.reason]
+    assert not any(1 in a.jobs for a in comments)
 
 
 def test_required_node_of_a_reservation_is_the_cause() -> None:

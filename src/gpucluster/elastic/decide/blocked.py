@@ -76,9 +76,10 @@ class PoolZone:
         return len(slots) <= self.test_headroom(max(1, len(slots)))
 
     def is_closed_for(self, need: Need) -> bool:
-        """Return whether the zone cannot serve the need and has no idle node for it."""
+        """Return whether the zone lacks the capacity for the need: no idle node is for it, and no required one is busy."""
         too_few = self.open_headroom < need.count and self.test_headroom(need.count) < need.count
-        return too_few and not self.idle_for(need)
+        required = need.required.intersection(self.slots)
+        return too_few and not self.idle_for(need) and required.issubset(self.free)
 
 
 def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:

@@ -58,7 +58,7 @@ class SharedContext:
         first = [job for job in waiting(self.world) if job.reason == PendingReason.RESOURCES]
         for pool in self.world.plan.pools if first else ():
             for need in needs_of(self.world, pool, first)[:EXPECTED_NEEDS]:
-                planned.update(self._idle_for(pool, need)[: need.count])
+                planned.update(need.first_of(self._idle_for(pool, need)))
         return frozenset(planned)
 
     @cached_property
@@ -381,7 +381,7 @@ def _count(world: World, job: SlurmJob) -> int:
     )
 
 
-def _idle_nodes(world: World, job: SlurmJob, taken: set[str]) -> list[str]:
+def _idle_nodes(world: World, job: SlurmJob, taken: set[str]) -> tuple[str, ...]:
     zones: dict[str, list[str]] = {}
     pools, need = pools_of_job(world, job), Need.of(world, (job,))
     for slot in world.group(SlurmPhase.UP):
@@ -389,7 +389,7 @@ def _idle_nodes(world: World, job: SlurmJob, taken: set[str]) -> list[str]:
         if place.pool.name in pools and is_open(node) and need.allows(node) and slot not in taken:
             zones.setdefault(place.zone, []).append(slot)
     here = {world.slots[node].zone for node in job.nodes if node in world.slots}
-    return max(_of(zones, here), key=len, default=list[str]())
+    return need.first_of(max(_of(zones, here), key=len, default=list[str]()))
 
 
 def _of(zones: dict[str, list[str]], here: set[str]) -> Iterator[list[str]]:

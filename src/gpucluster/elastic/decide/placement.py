@@ -6,11 +6,11 @@ Launch tests, drains, idle nodes and `why` use these functions, so that they agr
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from gpucluster.elastic.decide.reserved import NOTHING_HELD, Holds
-from gpucluster.elastic.decide.world import World, urgency
+from gpucluster.elastic.decide.world import World, names_in, urgency
 from gpucluster.plan.model import Pool
 from gpucluster.slurm.pending import WAITS_FOR_NODES
 from gpucluster.slurm.states import NodeState
@@ -21,43 +21,79 @@ _SIMPLE_FEATURES = re.compile(r"[^&|\[\](){}*,]+(?:(?:&[^&|\[\](){}*,]+)*|(?:\|[
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one job needs, or one component of a het job."""
+
+    count: int = 1
+    required: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    features: str = ""
+    holds: Holds = NOTHING_HELD
+    near: frozenset[str] | None = field(default=None, compare=False)  # see `_near`; None: it requires no node
+
+    @staticmethod
+    def of(world: World, job: SlurmJob) -> "Part":
+        return Part(
+            max(1, job.node_count),
+            frozenset(job.required_nodes),
+            frozenset(job.excluded_nodes),
+            job.features,
+            Holds.of(world, job),
+            _near(world, job),
+        )
+
+    def fits(self, node: SlurmNode) -> bool:
+        """Return whether it may use this node if no reservation keeps it off."""
+        if node.name in self.excluded or (self.near is not None and node.name not in self.near):
+            return False
+        return not self.features or has_features(node.features, self.features)
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """The nodes that a waiting job needs from one pool. The components of a het job start together, so they are one need."""
 
     jobs: tuple[SlurmJob, ...]
-    count: int
-    required: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()
-    features: str = ""
-    holds: tuple[Holds, ...] = (NOTHING_HELD,)
+    parts: tuple[Part, ...]  # two needs with the same parts are served by the same slots
 
     @staticmethod
     def of(world: World, jobs: Sequence[SlurmJob]) -> "Need":
-        """Return the need of a job, or of the components of a het job. A slot that one component may use is not excluded."""
-        first = jobs[0]
-        return Need(
-            tuple(jobs),
-            sum(max(1, job.node_count) for job in jobs),
-            frozenset(node for job in jobs for node in job.required_nodes),
-            frozenset(first.excluded_nodes).intersection(*(job.excluded_nodes for job in jobs[1:])),
-            first.features if len(jobs) == 1 else "",
-            tuple(dict.fromkeys(Holds.of(world, job) for job in jobs)),
-        )
+        """Return the need of a job, or of the components of a het job."""
+        return Need(tuple(jobs), tuple(Part.of(world, job) for job in jobs))
 
     @property
-    def constraints(self) -> tuple[object, ...]:
-        """Return what two needs have in common if the same slots serve both."""
-        return (self.count, self.required, self.excluded, self.features, self.holds)
+    def count(self) -> int:
+        return sum(part.count for part in self.parts)
+
+    @property
+    def required(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.required for part in self.parts))
 
     def allows(self, node: SlurmNode) -> bool:
-        """Return whether the job may use this node."""
-        return self.fits(node) and any(holds.allow(node) for holds in self.holds)
+        """Return whether the job, or one of its components, may use this node."""
+        return any(part.fits(node) and part.holds.allow(node) for part in self.parts)
 
     def fits(self, node: SlurmNode) -> bool:
         """Return whether the job may use this node if no reservation keeps it off."""
-        if node.name in self.excluded:
-            return False
-        return not self.features or has_features(node.features, self.features)
+        return any(part.fits(node) for part in self.parts)
+
+    def first_of(self, slots: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the slots that it uses: the required ones, and as many others as it needs with all of those."""
+        required = self.required
+        others = (slot for slot in slots if slot not in required)
+        return (
+            *(slot for slot in slots if slot in required),
+            *islice(others, max(0, self.count - len(required))),
+        )
+
+
+def _near(world: World, job: SlurmJob) -> frozenset[str] | None:
+    """Return the nodes that the job may use with those that it requires: these alone, or all of their pool and zone."""
+    required = frozenset(job.required_nodes)
+    if not required or len(required) >= job.node_count:
+        return required or None
+    places = {(slot.pool.name, slot.zone) for name in required if (slot := world.slots.get(name)) is not None}
+    return frozenset(name for place in places for name in names_in(world.plan)[place])
 
 
 def waiting(world: World) -> tuple[SlurmJob, ...]:
@@ -73,14 +109,14 @@ def pools_of_job(world: World, job: SlurmJob) -> tuple[str, ...]:
 
 
 def needs_of(world: World, pool: Pool, jobs: Iterable[SlurmJob]) -> tuple[Need, ...]:
-    """Return the needs of these jobs from the pool, in their order. Of needs with the same constraints, only the first."""
+    """Return the needs of these jobs from the pool, in their order. Of needs with the same parts, only the first."""
     gangs: dict[int, list[SlurmJob]] = {}
     for job in jobs:
         if pool.name in pools_of_job(world, job):
             gangs.setdefault(job.het_id or job.id, []).append(job)
-    found: dict[tuple[object, ...], Need] = {}
+    found: dict[tuple[Part, ...], Need] = {}
     for need in (Need.of(world, gang) for gang in gangs.values()):
-        found.setdefault(need.constraints, need)
+        found.setdefault(need.parts, need)
     return tuple(found.values())
 
 

@@ -120,7 +120,7 @@ class CauseFinder:
         """Return whether a reservation is the cause. Jobs with the same constraints have the same answer."""
         if not self.world.slurm.reservations:
             return False
-        key = (job.partitions, *Need.of(self.world, (job,)).constraints)
+        key = (job.partitions, *Need.of(self.world, (job,)).parts)
         if key not in self._against:
             self._against[key] = reservation_against(self.world, job)
         return self._against[key] is not None
@@ -133,10 +133,11 @@ class CauseFinder:
         """
         if not pool.sources:
             return False
-        key = (pool.name, reservations, *need.constraints)
+        key = (pool.name, reservations, *need.parts)
         if key not in self._shuts:
-            allows = need.allows if reservations else need.fits
-            self._shuts[key] = self._no_offer(pool, need.count - self._idles(pool, allows))
+            self._shuts[key] = self._no_offer(
+                pool, need.count - self._ready(pool, need, reservations=reservations)
+            )
         return self._shuts[key]
 
     def _no_offer(self, pool: Pool, lacks: int) -> bool:
@@ -147,15 +148,19 @@ class CauseFinder:
         most = max((self.headroom.of(offer) for offer in here if offer not in refused), default=0)
         return most < lacks and (not most or any(self.headroom.of(offer) >= lacks for offer in refused))
 
-    def _idles(self, pool: Pool, allows: Callable[[SlurmNode], bool]) -> int:
-        """Return the most idle nodes in one of the pool's zones: a gang uses one zone, and a spare is no whole gang."""
+    def _ready(self, pool: Pool, need: Need, *, reservations: bool) -> int:
+        """Return the most nodes in one of the pool's zones that need no launch for it: idle ones, and required ones that are busy.
+
+        A gang uses one zone, and a spare is no whole gang.
+        """
+        allows = need.allows if reservations else need.fits
         return max(
-            (
-                sum(1 for s in span if idle_now(self.world, s) and allows(self.world.node(s)))
-                for span in pool.slots
-            ),
-            default=0,
+            (sum(1 for s in span if self._is_ready(s, need, allows)) for span in pool.slots), default=0
         )
+
+    def _is_ready(self, slot: str, need: Need, allows: Callable[[SlurmNode], bool]) -> bool:
+        required = slot in need.required and self.world.phases.get(slot) is SlurmPhase.UP
+        return (required or idle_now(self.world, slot)) and allows(self.world.node(slot))
 
     def _drained(self, pool: Pool, job: SlurmJob) -> bool:
         """Return whether drains of people or of Slurm leave no zone with enough nodes."""
