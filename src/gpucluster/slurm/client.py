@@ -19,6 +19,7 @@ log = logging.getLogger("gpucluster.slurm")
 SHOW_NODES = ("scontrol", "--future", "show", "nodes", "--json")  # without --future, a FUTURE node is hidden
 SHOW_JOBS = ("scontrol", "show", "jobs", "--json")
 SHOW_RESERVATIONS = ("scontrol", "show", "reservations", "--json")
+SHOW_CONFIG = ("scontrol", "show", "config")
 PING = ("scontrol", "ping", "--json")
 STATISTICS = ("sdiag", "--json")
 QUEUE = ("squeue", "--noheader", "--all", "--array", "--states=all", "--sort=i")
@@ -117,6 +118,11 @@ class Scontrol:
         except parse.SlurmAnswerError as error:
             log.warning("squeue: %s; all jobs are read as JSON, which takes longer", error.message)
             return parse.parse_jobs(self._show(SHOW_JOBS))
+
+    def started_at(self) -> float | None:
+        """Return when the slurmctld that answers was started; None: it does not say. A takeover from another one is no start."""
+        argv = (self._program, *SHOW_CONFIG[1:])
+        return parse.started_at(self._run(argv, env={"TZ": "UTC0"}, check=False).stdout)
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         for batch in _batches(nodes, NODES_PER_CALL):

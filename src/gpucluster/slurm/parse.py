@@ -12,6 +12,7 @@ Each field of a row ends with a mark that is random in each call, so no text of 
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -30,6 +31,7 @@ from gpucluster.slurm.values import (
 )
 
 _RELEASE = re.compile(r"\d+\.\d+")
+_BOOT_TIME = re.compile(r"^BOOT_TIME\s*= (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)$", re.MULTILINE)
 _SOCKETS = re.compile(r"\(S:[0-9,-]+\)")  # the sockets of GPUs with cores: `gpu:h200:8(S:0-1)` (24.11)
 _NODES_OF_REQUEST = re.compile(r"(?:^|,)node=(\d{1,9})(?:,|$)")
 _TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
@@ -292,6 +294,12 @@ def _pinged(item: Mapping[str, Any]) -> str:
 
 
 _ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+def started_at(config: str) -> float | None:
+    """Return the start of slurmctld from `scontrol show config` with the time zone UTC; None: it does not say."""
+    found = _BOOT_TIME.search(config)
+    return datetime.fromisoformat(f"{found[1]}Z").timestamp() if found is not None else None
 
 
 def parse_node(item: Mapping[str, Any], version: str = "") -> SlurmNode:

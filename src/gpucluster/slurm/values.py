@@ -179,3 +179,4 @@ class SlurmView:
     nodes: Mapping[str, SlurmNode]
     jobs: tuple[SlurmJob, ...]
     reservations: tuple[SlurmReservation, ...] = ()  # of any origin
+    started_at: float | None = None  # of slurmctld; None: not read, or not known

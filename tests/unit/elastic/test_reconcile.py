@@ -1,12 +1,14 @@
 """What looks only: `reconcile --dry-run`, `why` and what they read on a head, over a fleet that lives."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.aws_plans import standby
 from support.builders import a_lab_plan, a_plan
-from support.fleet import Fleet
+from support.fleet import Fleet, some_bindings
 from support.slurm_model import SlurmModel
 
 from gpucluster.elastic import status_endpoint
@@ -213,6 +215,28 @@ def test_list_of_pools_tells_what_stops_the_whole_cluster(
     one.clients = replace(one.clients, unit=lambda: replace(runs, silent_s=47.0))
     assert one.pools() == 0
     assert "has given no sign of life for 47 s: it launches nothing" in capsys.readouterr().out
+
+
+def test_snapshot_has_the_start_of_slurmctld(one: Head) -> None:
+    clients = replace(one.clients, slurm_started=lambda: 77.0)
+    slurm = head.read_snapshot(head.head_files(head.parser("x").parse_args(one.options)), clients)
+    assert slurm.observation.slurm is not None
+    assert slurm.observation.slurm.started_at == 77.0
+
+
+def test_with_two_heads_it_is_not_known_since_when_a_slurmctld_acts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slurmctld that has taken over was started long before."""
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\necho 'BOOT_TIME               = 2026-11-23T03:48:17'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    plan, where = a_plan(), head.HeadFiles()
+    started = [
+        head.real_clients(one, some_bindings(plan), where).slurm_started() for one in (plan, standby(plan))
+    ]
+    assert started == [1795405697.0, None]
 
 
 @pytest.mark.parametrize("answers", [True, False])

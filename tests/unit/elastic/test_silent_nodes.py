@@ -18,7 +18,7 @@ from gpucluster.elastic.inspect.why import why
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView, Observation, ReceivedReport, RecordEvents
 from gpucluster.plan.messages import NodePhase
-from gpucluster.slurm.values import SlurmView
+from gpucluster.slurm.values import SlurmJob, SlurmView
 
 PLAN = a_plan()
 ONE = "1" * 64
@@ -36,10 +36,18 @@ def reported(
 
 
 def moment(
-    state: str = BUSY, *events: tuple[float, Event], drained: str = "", by: str = "ada", **more: object
+    state: str = BUSY,
+    *events: tuple[float, Event],
+    drained: str = "",
+    by: str = "ada",
+    started_ago: float | None = 9000.0,
+    jobs: tuple[SlurmJob, ...] | None = None,
+    **more: object,
 ) -> ClusterSnapshot:
-    jobs = (job(41, A1),) if "ALLOCATED" in state else ()
-    return sight(
+    """`started_ago`: of slurmctld; None: not known."""
+    if jobs is None:
+        jobs = (job(41, A1),) if "ALLOCATED" in state else ()
+    seen = sight(
         PLAN,
         *living(A1),
         *events,
@@ -48,6 +56,10 @@ def moment(
         instances=(instance(0),),
         **more,
     )
+    assert seen.observation.slurm is not None
+    started_at = None if started_ago is None else NOW - started_ago
+    view = replace(seen.observation.slurm, started_at=started_at)
+    return replace(seen, observation=replace(seen.observation, slurm=view))
 
 
 def lines(seen: ClusterSnapshot, subject: str = A1) -> list[str]:
@@ -155,6 +167,43 @@ def test_node_that_stays_unanswered_past_the_timeout_is_told() -> None:
     )
     assert not any("marks it DOWN by then" in line for line in lines(seen))
     assert status(seen)[0].endswith("not DOWN, which was due 13:57:32 UTC, 2 min ago")
+
+
+LATER = "at most 4 min after its last answer, or after slurmctld's own start if that is later"
+
+
+@pytest.mark.parametrize("state", [BUSY, SILENT])
+@pytest.mark.parametrize(
+    ("started_ago", "node_says", "status_says"),
+    [
+        (60.0, "14:03:12 UTC, in 3 min: slurmctld marks it DOWN by then", "; DOWN by 14:03:12 UTC, in 3 min"),
+        (300.0, "slurmctld has not marked it DOWN, although that takes at most 4 min", "; not DOWN, which was due 13:59:12 UTC, 48 s ago"),
+        (None, f"slurmctld marks it DOWN {LATER}", "ago"),
+    ],
+)  # fmt: skip
+def test_start_of_slurmctld_delays_the_end_of_the_timeout(
+    started_ago: float | None, node_says: str, status_says: str, state: str
+) -> None:
+    """After each restart a dead slurmd was called overdue. With two heads it is not known since when one acts."""
+    seen = moment(state, (400.0, LINGERS), reports=reported(400.0), started_ago=started_ago)
+    assert any(node_says in line for line in lines(seen)), lines(seen)
+    assert status(seen)[0].endswith(status_says)
+    if started_ago is None:
+        assert not any("DOWN" in line for line in (*status(seen), *lines(seen, "41")))
+
+
+def test_node_that_slurmctld_does_not_ping_is_not_promised_to_go_down() -> None:
+    seen = moment(f"{UP} DRAIN INVALID_REG", drained="a fan", reports=reported(900.0))
+    shown = lines(seen)
+    assert any("slurmctld does not ping a node with INVALID_REG" in line for line in shown)
+    assert not any("marks it DOWN" in line or "has not marked it DOWN" in line for line in shown)
+    assert "DOWN" not in status(seen)[0]
+
+
+def test_suspended_job_ends_with_the_node_too() -> None:
+    asleep = replace(job(41, A1), states=frozenset({"SUSPENDED"}))
+    shown = lines(moment(UP, jobs=(asleep,), reports=reported()))
+    assert any("(SlurmdTimeout is 3 min): its jobs end" in line for line in shown)
 
 
 def test_job_on_such_a_node_is_told() -> None:

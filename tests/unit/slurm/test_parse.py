@@ -280,3 +280,10 @@ def test_sockets_of_gpus_are_no_part_of_the_hardware(gres: str, shown: str) -> N
     hardware = parse.parse_node(body["nodes"][0] | {"gres": gres}).hardware
     assert hardware is not None
     assert hardware.gres == shown
+
+
+@pytest.mark.parametrize(("version", "at"), [("24.11", 1795405697.0), ("26.05", 1795405698.0)])
+def test_start_of_slurmctld(version: str, at: float) -> None:
+    config = (RECORDED.parents[1] / "checks" / version / "config.txt").read_text()
+    assert parse.started_at(config) == at
+    assert parse.started_at(config.replace("BOOT_TIME", "BOOT")) is None

@@ -9,6 +9,7 @@ from support.slurm_programs import programs
 
 from gpucluster import shell
 from gpucluster.slurm import client, parse
+from gpucluster.slurm.client import Scontrol
 from gpucluster.slurm.values import SlurmJob
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "scontrol"
@@ -263,3 +264,12 @@ def test_variables_of_a_person_are_left_out(tmp_path: Path, monkeypatch: pytest.
         "SQUEUE_FORMAT2",
         "SLURM_TIME_FORMAT",
     }
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_start_of_slurmctld_is_read_in_any_time_zone(
+    zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    assert programs(tmp_path, []).client.started_at() == 1795405697.0
+    assert Scontrol("/bin/false").started_at() is None

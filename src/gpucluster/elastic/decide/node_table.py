@@ -256,7 +256,7 @@ NOT_RESPONDING = Row(
     _always,
     Decision.WAIT,
     _silent,
-    "it does not respond; slurmctld sets it DOWN if that continues",
+    "it does not respond",
     leave_bound=_silent,
 )
 HOURLY_LIMITS = (UNHEALTHY_LIMIT, PROGRAM_LIMIT, FAULT_LIMIT)

@@ -67,7 +67,7 @@ class HeadFiles:
 class ReaderClients:
     """What a reader queries. `cloud` and `control` are None without a cloud; `status` returns None without a daemon.
 
-    `unit` returns what systemd knows of the daemon.
+    `unit` returns what systemd knows of the daemon, `slurm_started` since when slurmctld acts; None: not known.
     """
 
     slurm: SlurmPort
@@ -75,6 +75,7 @@ class ReaderClients:
     control: ControlPort | None
     status: Callable[[], StatusSnapshot | None] = lambda: None
     unit: Callable[[], UnitState | None] = lambda: None
+    slurm_started: Callable[[], float | None] = lambda: None
 
 
 def run(work: Callable[[], int]) -> int:
@@ -146,7 +147,7 @@ def read_with_daemon(
     status = _status(clients, plan, now, where, published)
     no_daemon = plan.aws is None
     daemon = daemon_view.ACTING if no_daemon else _daemon(clients.unit(), published)
-    slurm, cloud = _slurm(clients.slurm, now), _cloud(clients.cloud, plan, record.memory, now)
+    slurm, cloud = _slurm(clients, now), _cloud(clients.cloud, plan, record.memory, now)
     if isinstance(cloud, Loss):  # the daemon's own error counts first
         status, cloud = replace(status, lost={Dependency.EC2: cloud, **status.lost}), None
     snapshot = ClusterSnapshot(
@@ -190,12 +191,18 @@ def read_journal(where: HeadFiles) -> JournalRecord:
 
 
 def real_clients(plan: SlurmPlan, bindings: Bindings, where: HeadFiles) -> ReaderClients:
-    """Return clients of the head's slurmctld, of AWS or the sandbox's endpoint, and of the daemon."""
+    """Return clients of the head's slurmctld, of AWS or the sandbox's endpoint, and of the daemon.
+
+    With two heads it is not known since when a slurmctld acts: it may have taken over long after its start.
+    """
+    slurm = Scontrol()
+    started = slurm.started_at if plan.head.standby is None else lambda: None
     if plan.aws is None:
-        return ReaderClients(slurm=Scontrol(), cloud=None, control=None)
+        return ReaderClients(slurm=slurm, cloud=None, control=None, slurm_started=started)
     use_endpoint(where)
     return ReaderClients(
-        slurm=Scontrol(),
+        slurm=slurm,
+        slurm_started=started,
         cloud=AwsCloud(bindings.region),
         control=S3Control(bindings.region, bindings.bucket),
         status=lambda: status_endpoint.read(where.port),
@@ -252,9 +259,9 @@ def _daemon(unit: UnitState | None, published: StatusSnapshot | None) -> DaemonV
     return daemon_view.view(unit, answers=published is not None, evacuates=cut_off)
 
 
-def _slurm(port: SlurmPort, now: float) -> SlurmView | None:
+def _slurm(clients: ReaderClients, now: float) -> SlurmView | None:
     try:
-        return port.read(now)
+        return replace(clients.slurm.read(now), started_at=clients.slurm_started())
     except GpuclusterError as error:
         sys.stderr.write(f"slurmctld does not answer: {error.message}\n")
         return None

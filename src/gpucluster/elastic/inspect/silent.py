@@ -1,7 +1,8 @@
 """Nodes that are up in Slurm although their slurmd does not run, or does not answer slurmctld. Pure.
 
 Slurm shows such a node as before until SlurmdTimeout is over. What shows it earlier: the report of the node's agent, and the mark
-NOT_RESPONDING. On existing hosts no agent reports.
+NOT_RESPONDING. On existing hosts no agent reports. A start of slurmctld delays the end of SlurmdTimeout. A node with INVALID_REG,
+which slurmctld does not ping, is never set DOWN (S08).
 """
 
 from collections.abc import Iterator
@@ -23,17 +24,22 @@ STOPPED = "slurmd does not run on it, as its agent reports"
 HANGS = "slurmctld gets no answer from slurmd, which runs, as its agent reports"
 GONE = "slurmctld gets no answer from slurmd, and its agent does not report either"
 UNANSWERED = "slurmctld gets no answer from slurmd"
+UNPINGED = "slurmctld does not ping a node with INVALID_REG, so it does not mark it DOWN"
 _UP = (SlurmPhase.UP, SlurmPhase.NOT_RESPONDING, SlurmPhase.POWER_DOWN_PENDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentNode:
-    """`since` and `down_by` are Unix seconds; None: not known. slurmctld sets the node DOWN at `down_by` at the latest."""
+    """`since` and `down_by` are Unix seconds; None: not known. slurmctld sets the node DOWN at `down_by` at the latest.
+
+    `pinged`: it does so at some time.
+    """
 
     name: str
     words: str
     since: float | None = None
     down_by: float | None = None
+    pinged: bool = True
     heard_at: float | None = None  # the last report of its agent, if that is silent too
 
 
@@ -68,12 +74,15 @@ def of_node(world: World, name: str) -> Iterator[Line]:
     heard = "" if found.heard_at is None else f", since {relative_time(found.heard_at, world.now)}"
     yield Line(part=Part.STATE, at=found.since, words=f"{found.words}{heard}")
     most, timeout = rounded_duration(down_after_s(world.plan)), defaults.slurmd_timeout(world.plan).value
-    if found.down_by is not None and found.down_by <= world.now:
+    if not found.pinged:
+        yield Line(part=Part.STATE, words=UNPINGED)
+    elif found.down_by is not None and found.down_by <= world.now:
         words = f"slurmctld has not marked it DOWN, although that takes at most {most}"
         yield Line(part=Part.STATE, at=found.down_by, words=words)
         yield Line(part=Part.REMEDY, words=f"on the head: grep {name} /var/log/slurm/slurmctld.log")
     else:
-        when = "by then" if found.down_by is not None else f"at most {most} after its last answer"
+        counted = f"at most {most} after its last answer, or after slurmctld's own start if that is later"
+        when = "by then" if found.down_by is not None else counted
         words = f"slurmctld marks it DOWN {when} (SlurmdTimeout is {rounded_duration(timeout)}){_jobs(world, name)}"
         yield Line(part=Part.NEXT, at=found.down_by, words=words)
         yield _after(world, name, found.down_by)
@@ -102,12 +111,16 @@ def _last_report(world: World, name: str) -> ReceivedReport | None:
 def _since(
     world: World, name: str, words: str, since: float | None, heard_at: float | None = None
 ) -> SilentNode:
-    down_by = None if since is None else since + down_after_s(world.plan)
-    return SilentNode(name=name, words=words, since=since, down_by=down_by, heard_at=heard_at)
+    started, pinged = world.slurm.started_at, NodeState.INVALID_REG not in world.node(name).states
+    down_by = None
+    if since is not None and started is not None and pinged:
+        down_by = max(since, started) + down_after_s(world.plan)
+    return SilentNode(name=name, words=words, since=since, down_by=down_by, pinged=pinged, heard_at=heard_at)
 
 
 def _jobs(world: World, name: str) -> str:
-    used = any(name in job.nodes for job in world.slurm.jobs if job.running or job.configuring)
+    held = (job for job in world.slurm.jobs if job.running or job.configuring or job.suspended)
+    used = any(name in job.nodes for job in held)
     return ": its jobs end, and Slurm queues again those that it may" if used else ""
 
 
