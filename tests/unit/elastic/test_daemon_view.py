@@ -45,6 +45,11 @@ AGAIN = "systemd kills it and starts it again"
         (replace(STOPPED, active="deactivating", sub="stop-sigterm"), False, f"{MINE} ends", ""),
         (replace(STOPPED, active="deactivating", sub="stop-watchdog"), False, f"{MINE} gave no sign of life", AGAIN),
         (replace(RUNS, silent_s=47.2), True, f"{MINE} has given no sign of life for 47 s", f"{AGAIN} after {WATCHDOG_S} s without one"),
+        (replace(LAPSED, silent_s=47.2), True, f"{MINE} has given no sign of life for 47 s", f"{AGAIN} after {WATCHDOG_S} s without one"),
+        (replace(WAITS, silent_s=87.0), False, f"{MINE} has given no sign of life for 87 s", f"{AGAIN} after {WATCHDOG_S} s without one"),
+        (replace(WAITS, silent_s=83.0), False, f"{MINE} is a standby: it waits for the lease, which the daemon of second holds", ""),
+        (replace(BLIND, silent_s=83.0), False, f"{MINE} waits for the lease, and does not act: the control object: RequestTimeTooSkewed: The difference is too large.", ""),
+        (replace(RUNS, status="", silent_s=83.0), False, "", ""),  # it has just begun, and S3 hangs
         (WAITS, False, f"{MINE} is a standby: it waits for the lease, which the daemon of second holds", ""),
         (BLIND, False, f"{MINE} waits for the lease, and does not act: the control object: RequestTimeTooSkewed: The difference is too large.", ""),
         (LAPSED, True, f"{MINE} holds no lease now: the control object: AccessDenied: no", ""),
@@ -54,7 +59,10 @@ AGAIN = "systemd kills it and starts it again"
 def test_each_state_of_the_daemon_is_called_what_it_is(
     unit: UnitState | None, answers: bool, state: str, then: str
 ) -> None:
-    """One sentence was for all: "the agent starts it again within a minute", also for a standby and a daemon that hung."""
+    """One sentence was for all: "the agent starts it again within a minute", also for a standby and a daemon that hung.
+
+    A standby was called dead while one call of S3 hung, which it survives.
+    """
     seen = view(unit, answers=answers)
     assert (seen.acts, seen.state, seen.then) == (not state, state, then)
     assert bool(seen.remedy) == (not seen.acts)

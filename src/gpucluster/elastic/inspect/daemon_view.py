@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from gpucluster import shell
 from gpucluster.elastic.abilities import CLOCK_OFF, SET_CLOCK
-from gpucluster.elastic.notifier import ENDS, NO_LEASE, STANDBY, WATCHDOG_S
+from gpucluster.elastic.notifier import ACTS, ENDS, NO_LEASE, STANDBY, WATCHDOG_S
 from gpucluster.errors import GpuclusterError
 
 UNIT = "gpucluster-elastic"
 PROPERTIES = ("ActiveState", "SubState", "StatusText", "WatchdogTimestampMonotonic")
 SHOW = ("systemctl", "show", f"{UNIT}.service", f"--property={','.join(PROPERTIES)}")
 SHOW_S = 5.0
-SILENT_S = 30.0  # a daemon ticks each second, also while Slurm and EC2 hang; a busy turn takes a few seconds
+# A daemon that has the lease, or had it, ticks each second, also while Slurm, EC2 and S3 hang; a busy turn takes a few seconds.
+# Any other one calls S3 in the thread that ticks: see `notifier.WATCHDOG_S`.
+SILENT_S, WAITING_SILENT_S = 30.0, 86.0
 NO_ANSWER = f"{UNIT} does not answer on this machine"
 IDLE = f"{UNIT} does not act on this machine"
 KILLED = "systemd kills it and starts it again"
@@ -83,7 +85,8 @@ def view(unit: UnitState | None, *, answers: bool, evacuates: bool = False) -> D
     """
     if unit is None or unit.active != "active":
         return ACTING if answers else _not_running(unit)
-    if unit.silent_s is not None and unit.silent_s >= SILENT_S:
+    bound = SILENT_S if unit.status.startswith((ACTS, NO_LEASE)) else WAITING_SILENT_S
+    if unit.silent_s is not None and unit.silent_s >= bound:
         state = f"{UNIT} of this machine has given no sign of life for {unit.silent_s:.0f} s"
         return DaemonView(
             acts=False, state=state, then=f"{KILLED} after {WATCHDOG_S} s without one", remedy=LOOK
