@@ -20,6 +20,7 @@ from gpucluster.cloud.port import CloudError, Fault
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, denied
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.node_table import ROWS
 from gpucluster.elastic.events import Entry, OrderGiven, Verb
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
@@ -41,6 +42,12 @@ from gpucluster.plan.names import TAG_ROLE
 
 CHANNELS = {"both": (), "queue alone": ("metadata",), "agent alone": ("queue",)}
 PROMISES = re.compile("launch|terminat|power|undrain|sets it|resumes|replace")
+# In a sentence of a state, each of these is an act of the daemon.
+ACTS = re.compile(
+    r"the daemon (launch|terminat|power|undrain|set|resum|replac|remov)\w*|it removes the drain"
+    r"|(is|are|will be) (launched|terminated|replaced|removed|undrained)"
+    r"|(?<!to be )replaced|powered (up|down) (as|if|when|again)|(?<!Slurm )powers it|resumes it|for a short time|rate limit"
+)
 
 
 @pytest.fixture(params=("24.11", "26.05"))
@@ -287,6 +294,14 @@ def test_why_and_the_dry_run_promise_nothing_that_a_loss_denies(
         assert not {line.needs for line in next_steps} & denies
         promised = [x.words for x in next_steps if not x.needs and Ability.UPDATE in denies]
         assert not [words for words in promised if PROMISES.search(words)], promised
+        if Ability.UPDATE in denies:
+            states = (x.words for x in shown.lines if x.part in (Part.STATE, Part.REASON) and x.words != told)
+            assert not [words for words in (shown.headline, *states) if ACTS.search(words)]
+
+
+def test_text_of_each_row_is_a_state() -> None:
+    """The headline of `why` promised what the loss denied, and only the next steps were left out."""
+    assert not [row.text for row in ROWS if ACTS.search(row.text)]
 
 
 def test_why_tells_at_once_what_to_do_about_the_control_object() -> None:

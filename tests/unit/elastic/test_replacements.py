@@ -8,6 +8,7 @@ from support.cluster_states import NOW, UP, job, node
 from support.worlds.scene import A1, A2, A3, A4, B1, SMALL, TWO, pool_with, scene, up
 
 from gpucluster.cloud.bundle_status import Published
+from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.events import (
     Entry,
@@ -219,6 +220,10 @@ def test_status_names_the_unhealthy_nodes_that_the_limit_keeps() -> None:
     shown = overview.text(overview.overview(full, "", Published()), NOW)
     line = "h200-2a-[1-2]: unhealthy, and not replaced: at most 2 an hour, the next 14:50:00 UTC, in 50 min"
     assert f"  limit     {line}" in shown
+    lost = {Dependency.CONTROL: Loss(since=NOW - 60, words="no")}
+    blind = replace(full, observation=replace(full.observation, lost=lost))
+    shown = overview.text(overview.overview(blind, "", Published()), NOW)
+    assert f"  limit     {line.partition(', the next')[0]}\n" in shown
     assert "not replaced" not in overview.text(overview.overview(moment, "", Published()), NOW)
 
 

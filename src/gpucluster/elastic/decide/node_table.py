@@ -1,7 +1,8 @@
 """The states of a node as one table, by Slurm's state, the instance's status, the owner of the reason, and orders.
 
 The first matching row applies. Every known state has a row; the last rows of each state do nothing. `why` shows the text
-of the row. If the row drains the node or sets it down, the text is also the reason in Slurm. `bound` returns how many seconds
+of the row, which is a state and promises no act, because a lost dependency may deny the act. If the row drains the node or sets
+it down, the text is also the reason in Slurm. `bound` returns how many seconds
 a node may be in this row; None: no limit, because a job, a person or the capacity ends it.
 
 The actions that remove a node (TERMINATE, OFF, DOWN_AND_OFF, RESET, SET_DOWN) never apply to a node with a running job, unless
@@ -60,6 +61,7 @@ class Row:
     bound: Bound
     text: str
     detail: Callable[[NodeContext], str] | None = None  # added to `text` for this node
+    then: str = ""  # what the daemon does later (Ability.UPDATE), if `decision` does not say it
     leave_bound: Bound | None = None  # seconds after which Slurm should have left the state
     if_instance: bool = False  # `when` is false for a slot without an instance: such slots skip the row
     if_drained: bool = False  # `when` is false for a node that is not drained: such nodes skip the row
@@ -156,8 +158,12 @@ def _always(_: NodeContext) -> bool:
 
 _ANY = tuple(p for p in SlurmPhase if p not in (SlurmPhase.UNKNOWN, SlurmPhase.FUTURE))
 _ON = (SlurmPhase.UP, SlurmPhase.NOT_RESPONDING, SlurmPhase.POWER_DOWN_PENDING)
+_REPEATS = "repeats the call if it gets no answer"
+_REPLACES_LATER = "replaces its instance after the pool's idle time"
 _UNDRAINED = "its drain has ended: Slurm has a minute to start a job on it"
-_MARKED_OFF = "powered down, but still marked NOT_RESPONDING. After a restart slurmctld would start no job on it: powered down again"
+_MARKED_OFF = (
+    "powered down, but still marked NOT_RESPONDING. After a restart slurmctld would start no job on it"
+)
 
 
 # Rows that other modules use.
@@ -167,7 +173,7 @@ OFF_GRACE = Row(
     lambda s: s.can_terminate,
     Decision.WAIT,
     _grace_and_off,
-    "powered down, but its instance exists: kept for a short time, because a restarted slurmctld may have lost the state",
+    "powered down, but its instance exists: a restarted slurmctld may have lost the state",
     if_instance=True,
 )
 OFF = Row("off", SlurmPhase.OFF, _always, Decision.NOTHING, _unbounded, "powered down, and ready for a job")
@@ -199,14 +205,14 @@ EXPECTED = Row(
 IDLE_OVER = Row(
     "idle-over", SlurmPhase.UP, lambda s: s.idle_until <= s.now, Decision.OFF, _off, "idle", detail=_for_idle
 )
-IDLE = Row("idle", SlurmPhase.UP, _always, Decision.WAIT, _idle, "idle: powered down if no job comes")
+IDLE = Row("idle", SlurmPhase.UP, _always, Decision.WAIT, _idle, "idle, and ready for a job")
 UNHEALTHY = Row(
     "up-health",
     SlurmPhase.UP,
     lambda s: s.drained_by(DrainOwner.HEALTH),
     Decision.DOWN_AND_OFF,
     _off,
-    "replaced because a health check failed",
+    "a health check failed",
     detail=_why_unhealthy,
     if_drained=True,
 )
@@ -216,7 +222,7 @@ PROGRAM_FAILED = Row(
     lambda s: s.failed_program,
     Decision.DOWN_AND_OFF,
     _off,
-    "replaced because Slurm drained it",
+    "Slurm drained it",
     detail=_why_drained,
     if_drained=True,
 )
@@ -274,7 +280,7 @@ ROWS: tuple[Row, ...] = (
     Row("kept-off-held", SlurmPhase.OFF, lambda s: s.kept and s.node.drained, Decision.NOTHING, _unbounded,
          "kept in this state by an order", detail=_by_whom, if_instance=True),
     Row("kept-off", SlurmPhase.OFF, lambda s: s.kept, Decision.POWER_UP, _boot,
-         "kept by an order: powered up again, because its instance still exists", if_instance=True),
+         "powered down, but its instance is kept by an order", if_instance=True),
     Row("kept-ending", SlurmPhase.POWERING_DOWN, lambda s: s.kept, Decision.WAIT, _suspend,
          "kept by an order: Slurm powers the node down, but the instance stays", if_instance=True),
     Row("halted", _ANY, lambda s: s.instance_status is InstanceStatus.HALTED and not s.kept and not s.only_drained_by_person, Decision.TERMINATE, _off, "its instance is stopped", if_instance=True),
@@ -292,13 +298,13 @@ ROWS: tuple[Row, ...] = (
          "DOWN and powered down, but a job still runs on it"),
     Row("down-off-instance", SlurmPhase.DOWN_OFF, lambda s: s.can_terminate, Decision.TERMINATE, _off, "Slurm set the node DOWN and powered it down", if_instance=True),
     Row("down-off-requested", SlurmPhase.DOWN_OFF, lambda s: s.launch_requested, Decision.WAIT, _boot,
-         "Slurm set the node DOWN and powered it down, and a launch for it has no result yet"),
+         "Slurm set the node DOWN and powered it down, and a launch for it has no result yet", then=_REPEATS),
     Row("down-off-pending", SlurmPhase.DOWN_OFF, lambda s: s.has_state(NodeState.POWER_DOWN) and not s.lingers, Decision.WAIT, _power_thread,
          "Slurm will power it down, although it is already off", leave_bound=_power_thread),
     Row("down-off-person", SlurmPhase.DOWN_OFF, lambda s: s.drained_by_person or s.node.drain_owner is DrainOwner.PERSON, Decision.NOTHING,
          _unbounded, "set DOWN by a person; only a person can resume it"),
     Row("down-off", SlurmPhase.DOWN_OFF, _always, Decision.RESET, _next_pass,
-         "DOWN and powered down: the daemon resumes it"),
+         "DOWN and powered down"),
     # --- off -----------------------------------------------------------------------------------------------
     Row("off-instance", SlurmPhase.OFF, lambda s: s.can_terminate and s.past_grace and not s.runs, Decision.TERMINATE, _off, "its node is powered down", if_instance=True),
     OFF_GRACE,
@@ -309,7 +315,7 @@ ROWS: tuple[Row, ...] = (
     Row("off-capacity", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.CAPACITY), Decision.CAPACITY, _unbounded,
          "drained: there is no capacity for it now", if_drained=True),
     Row("off-evacuated", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.EVACUATION), Decision.EVACUATE, _next_pass,
-         "powered down; the drain for its old instance is removed", if_drained=True),
+         "powered down, and drained for its old instance", if_drained=True),
     Row("off-order", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.OPERATOR) and s.ordered, Decision.NOTHING, _unbounded,
          "drained by an order", detail=_by_whom, if_drained=True),
     Row("off-order-over", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.OPERATOR), Decision.UNDRAIN, _next_pass,
@@ -317,15 +323,15 @@ ROWS: tuple[Row, ...] = (
     Row("off-end-over", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.TERMINATION), Decision.UNDRAIN, _next_pass,
          "its old instance has ended", if_drained=True),
     Row("off-health", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.HEALTH), Decision.UNDRAIN, _next_pass,
-         "powered down; the drain for the health of its old instance is removed", if_drained=True),
+         "powered down, and drained for the health of its old instance", if_drained=True),
     Row("off-by-slurm", SlurmPhase.OFF, lambda s: s.drained_by(DrainOwner.SLURM), Decision.CAPACITY, _next_pass,
-         "Slurm drained it, and its instance is gone: the drain is removed", if_drained=True),
+         "Slurm drained it, and its instance is gone", if_drained=True),
     Row("off-person", SlurmPhase.OFF, lambda s: s.node.drained, Decision.NOTHING, _unbounded,
          "drained by a person; only a person can resume it", if_drained=True),
     Row("off-spare", SlurmPhase.OFF, lambda s: s.slot in s.shared.needed_spares, Decision.POWER_UP, _boot,
-         "powered up as a spare"),
+         "powered down, and its pool lacks a spare"),
     Row("off-always-on", SlurmPhase.OFF, lambda s: s.place.always_on and not s.shared.is_paused(s.place.pool), Decision.POWER_UP,
-         _boot, "always on"),
+         _boot, "powered down, although it is always on"),
     Row("off-undrained", SlurmPhase.OFF, lambda s: s.just_undrained, Decision.NOTHING, _schedule, _UNDRAINED),
     Row("off-marked", SlurmPhase.OFF,
          lambda s: s.has_state(NodeState.NOT_RESPONDING) and not s.busy
@@ -334,21 +340,21 @@ ROWS: tuple[Row, ...] = (
     OFF,
     # --- needed ----------------------------------------------------------------------------------------
     Row("needed-requested", SlurmPhase.POWERING_UP, lambda s: s.launch_requested, Decision.WAIT, _boot,
-         "a launch was requested, and the cloud has not answered yet"),
+         "a launch was requested, and the cloud has not answered yet", then=_REPEATS),
     NEEDED_BOOTS,
     Row("needed-again", SlurmPhase.POWERING_UP, lambda s: s.relapses and not s.busy and not s.drained_by_person, Decision.WAIT, _power_thread,
-         "powered up by Slurm for an old request: the daemon powers it down as soon as the power-up has begun"),
+         "Slurm powers it up for an old request", then="powers it down as soon as the power-up has begun"),
     Row("needed-no-more", SlurmPhase.POWERING_UP,
          lambda s: s.left_over and not s.busy and not s.drained_by_person,
          Decision.DOWN_AND_OFF, _off, "no job needs it any more"),
-    Row("needed", SlurmPhase.POWERING_UP, _always, Decision.LAUNCH, _boot, "needed: an instance will be launched for it"),
+    Row("needed", SlurmPhase.POWERING_UP, _always, Decision.LAUNCH, _boot, "needed, and it has no instance"),
     # --- on, without an instance -----------------------------------------------------------------------------
     Row("gone-person", _ON, lambda s: s.has_lost_instance and s.drained_by_person, Decision.NOTHING, _unbounded,
          "its instance is gone, and a person drained it; only a person can resume it", if_drained=True),
     Row("gone", _ON, lambda s: s.has_lost_instance, Decision.DOWN_AND_OFF, _off, "its instance is gone"),
     # --- a power-down is pending -----------------------------------------------------------------------------
     Row("pending-busy", SlurmPhase.POWER_DOWN_PENDING, lambda s: s.busy, Decision.WAIT, _unbounded,
-         "powered down when its job ends"),
+         "a power-down is pending, and a job uses it"),
     Row("pending", SlurmPhase.POWER_DOWN_PENDING, _always, Decision.WAIT, _suspend, "a power-down is pending", leave_bound=_suspend),
     # --- powering up and down at once ------------------------------------------------------------------------
     Row("stuck-person", SlurmPhase.STUCK, lambda s: s.drained_by_person or s.kept, Decision.WAIT, _boot,
@@ -365,7 +371,7 @@ ROWS: tuple[Row, ...] = (
     Row("future-person", SlurmPhase.FUTURE, lambda s: s.drained_by_person, Decision.NOTHING, _unbounded,
          "FUTURE, and drained by a person; only a person can resume it", if_drained=True),
     Row("future", SlurmPhase.FUTURE, _always, Decision.RESET, _next_pass,
-         "FUTURE after a restart of slurmctld: the daemon resumes it"),
+         "FUTURE after a restart of slurmctld"),
     # --- down ------------------------------------------------------------------------------------------------
     Row("reboots", (SlurmPhase.DOWN, SlurmPhase.NOT_RESPONDING, SlurmPhase.UP), lambda s: s.reboots, Decision.WAIT, _reboot,
          "a person reboots it"),
@@ -381,7 +387,7 @@ ROWS: tuple[Row, ...] = (
          "DOWN, and it did not recover"),
     Row("down-grace", SlurmPhase.DOWN,
          lambda s: s.has_instance and s.node.reason_at + s.times.orphan_grace_s > s.now, Decision.WAIT, _grace_and_off,
-         "DOWN, but its instance exists: it may recover by itself", if_instance=True),
+         "DOWN, but its instance exists: it may recover by itself", then="powers it down if it does not recover", if_instance=True),
     Row("down", SlurmPhase.DOWN, _always, Decision.OFF, _off, "DOWN, and it did not recover"),
     # --- up ------------------------------------------------------------------------------------------------------
     FAULT_LIMIT,
@@ -396,9 +402,10 @@ ROWS: tuple[Row, ...] = (
          "the bundle that removed or changed it is applied or withdrawn", if_drained=True),
     Row("up-capacity", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.CAPACITY), Decision.UNDRAIN, _next_pass, "the node is up", if_drained=True),
     Row("up-evacuated-silent", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.EVACUATION) and s.reports_nothing and not (s.busy or s.kept),
-         Decision.DOWN_AND_OFF, _off, "drained by the daemon, and its agent has not reported that it is healthy: replaced", if_drained=True),
+         Decision.DOWN_AND_OFF, _off, "drained by the daemon, and its agent has not reported that it is healthy", if_drained=True),
     Row("up-evacuated", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.EVACUATION), Decision.EVACUATE, _unbounded,
-         "drained by the daemon until its agent reports that it is healthy", if_drained=True),
+         "drained by the daemon, and its agent has not reported that it is healthy",
+         then="removes its drain when its agent reports that it is healthy", if_drained=True),
     Row("up-order", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.OPERATOR) and s.ordered, Decision.NOTHING, _unbounded,
          "drained by an order", detail=_by_whom, if_drained=True),
     Row("up-order-over", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.OPERATOR), Decision.UNDRAIN, _next_pass,
@@ -408,21 +415,21 @@ ROWS: tuple[Row, ...] = (
     Row("up-end-over", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.TERMINATION) and not s.end_refused, Decision.UNDRAIN, _next_pass,
          "its instance is not to be terminated any more", if_drained=True),
     Row("up-health-busy", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.HEALTH) and s.busy, Decision.WAIT, _unbounded,
-         "a health check failed: its instance is replaced when its jobs end", detail=_why_unhealthy, if_drained=True),
+         "a health check failed, and a job uses it", detail=_why_unhealthy, then="replaces its instance when its jobs end", if_drained=True),
     Row("up-health-kept", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.HEALTH) and s.kept, Decision.NOTHING, _unbounded,
          "a health check failed, and it is kept by an order", detail=_by_whom, if_drained=True),
     Row("up-health-recently", SlurmPhase.UP, lambda s: s.drained_by(DrainOwner.HEALTH) and not s.drained_long, Decision.WAIT, _idle,
-         "a health check failed: its instance is replaced after the pool's idle time", detail=_why_unhealthy, if_drained=True),
+         "a health check failed", detail=_why_unhealthy, then=_REPLACES_LATER, if_drained=True),
     UNHEALTHY_LIMIT,
     UNHEALTHY,
     Row("up-person", SlurmPhase.UP, lambda s: s.drained_by_person, Decision.NOTHING, _unbounded, "drained by a person; only a person can resume it", if_drained=True),
     Row("busy", SlurmPhase.UP, lambda s: s.busy, Decision.NOTHING, _unbounded, "a job uses it"),
     Row("kept", SlurmPhase.UP, lambda s: s.kept, Decision.NOTHING, _unbounded, "kept by an order", detail=_by_whom),
     Row("drained-by-slurm-recently", SlurmPhase.UP, lambda s: s.unfit and not s.unfit_long, Decision.WAIT, _idle,
-         "Slurm drained it; its instance is replaced after the pool's idle time", detail=_why_drained),
+         "Slurm drained it", detail=_why_drained, then=_REPLACES_LATER),
     PROGRAM_LIMIT,
     PROGRAM_FAILED,
-    Row("drained-by-slurm", SlurmPhase.UP, lambda s: s.unfit, Decision.DOWN_AND_OFF, _off, "replaced because Slurm drained it",
+    Row("drained-by-slurm", SlurmPhase.UP, lambda s: s.unfit, Decision.DOWN_AND_OFF, _off, "Slurm drained it",
          detail=_why_drained),
     Row("up-undrained", SlurmPhase.UP, lambda s: s.just_undrained, Decision.WAIT, _schedule, _UNDRAINED),
     Row("pool-drained", SlurmPhase.UP, lambda s: s.shared.is_drained(s.place.pool), Decision.OFF, _off, "its pool is drained by an order",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic import ledger
+from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import limits, replacements
 from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
@@ -68,7 +69,7 @@ class NotReplaced:
 
     nodes: str  # hostlist
     per_hour: int
-    again_at: float  # the next replacement may begin then
+    again_at: float | None  # the next replacement may begin then; None: a loss denies it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +223,7 @@ def _not_replaced(world: World) -> Iterator[NotReplaced]:
             kept.setdefault(world.slots[slot].pool.name, []).append(slot)
     for pool in world.plan.pools:
         if pool.name in kept:
-            again = replacements.next_at(world, pool)
+            again = replacements.next_at(world, pool) if world.may(Ability.UPDATE) else None
             nodes = hostlist.fold(kept[pool.name])
             yield NotReplaced(nodes=nodes, per_hour=pool.replacements_per_hour, again_at=again)
 
@@ -313,8 +314,8 @@ def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
     yield from _most("refused", refused)
     yield from _most("draining", [f"{one.nodes}: {one.reason}" for one in shown.draining])
     for one in shown.not_replaced:
-        again = relative_time(one.again_at, now)
-        words = f"{one.nodes}: unhealthy, and not replaced: at most {one.per_hour} an hour, the next {again}"
+        again = "" if one.again_at is None else f", the next {relative_time(one.again_at, now)}"
+        words = f"{one.nodes}: unhealthy, and not replaced: at most {one.per_hour} an hour{again}"
         yield "limit", words
     yield from _most("silent", [f"{one.nodes}: {_words_of_silent(one, now)}" for one in shown.silent])
 

@@ -43,8 +43,10 @@ def starting_cause(world: World, job: SlurmJob, *, daemon: bool = True) -> Cause
         return Cause.HALTED
     if any(incarnation.request for incarnation in lacking):
         launches = _launches(world, lacking)
-        return Cause.RATE_LIMITED if any(x.retry_at > world.now for x in launches) else Cause.LAUNCHING
-    return Cause.RATE_LIMITED if _wait_s(world, len(lacking)) else Cause.LAUNCHING
+        limited = any(x.retry_at > world.now for x in launches)
+    else:
+        limited = bool(_wait_s(world, len(lacking)))
+    return Cause.RATE_LIMITED if limited and world.may(Ability.LAUNCH) else Cause.LAUNCHING
 
 
 def starting(case: Case) -> Screen:

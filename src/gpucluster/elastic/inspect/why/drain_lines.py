@@ -16,11 +16,11 @@ from gpucluster.slurm.values import SlurmNode
 from gpucluster.text import short
 
 _OWNERS: Mapping[DrainOwner, str] = {
-    DrainOwner.CAPACITY: "the daemon, because there is no capacity; it removes the drain when there is capacity",
+    DrainOwner.CAPACITY: "the daemon, because there is no capacity",
     DrainOwner.EVACUATION: "the daemon, because its instance is being evacuated",
-    DrainOwner.HEALTH: "its health program, because a check failed; the daemon replaces its instance",
+    DrainOwner.HEALTH: "its health program, because a check failed",
     DrainOwner.BUNDLE: "the daemon, for a new bundle: `gpucluster bundle show -c {cluster}` lists what it waits for",
-    DrainOwner.TERMINATION: "the daemon, because its old instance cannot be terminated; it removes the drain when that has ended",
+    DrainOwner.TERMINATION: "the daemon, because its old instance cannot be terminated",
     DrainOwner.OPERATOR: "the daemon, by an operator's order: `gpucluster node release {node} -c {cluster}` removes it",
 }
 _PROGRAM_FAILED = (
@@ -32,7 +32,6 @@ _UNKNOWN = (
     "if nobody of the site wrote the reason, report it with the version of Slurm; "
     "scontrol update nodename={node} state=resume returns the node"
 )
-_REPLACED = ": its instance is replaced after the pool's idle time"
 _REMEDIES: Mapping[str, str] = {  # by the first words of Slurm's own reason
     "Prolog error": _PROGRAM_FAILED.format(program="Prolog", log="prolog"),
     "Epilog error": _PROGRAM_FAILED.format(program="Epilog", log="epilog"),
@@ -100,8 +99,8 @@ def _whose(world: World, node: SlurmNode) -> str:
         return f"{writer}: nobody replaces an existing host"
     if owner.is_daemon:
         return _OWNERS[owner].format(node=node.name, cluster=world.plan.name)
-    if owner is DrainOwner.SLURM:  # the node table brings back a node that is DOWN and not drained
-        return f"Slurm itself{_REPLACED if node.drained else ''}"
+    if owner is DrainOwner.SLURM:
+        return "Slurm itself"
     reason = told(node)
     return reason.by if reason.ordered else f"{reason.by}: {lift(world, reason, node.name)}"
 

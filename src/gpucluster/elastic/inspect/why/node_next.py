@@ -101,7 +101,7 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
         at = max(incarnation.launched_at, incarnation.since) + context.place.pool.boot_timeout_s
         words = "if it is not up by then, the boot has failed and the daemon requests another instance"
         yield Line(part=Part.NEXT, at=at, needs=Ability.LAUNCH, words=words)
-    elif row.decision in _LATER:
+    elif row.decision in _LATER or row.then:
         yield _in_a_later_pass(context, row)
 
 
@@ -123,6 +123,8 @@ def _terminated(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
 def _in_a_later_pass(context: NodeContext, row: Row) -> Line:
     bound = row.bound(context)
     within = f"; this state lasts at most {rounded_duration(bound)}" if bound else ""
+    if row.then:
+        return Line(part=Part.NEXT, needs=Ability.UPDATE, words=f"the daemon {row.then}{within}")
     return Line(part=Part.NEXT, needs=_NEEDS.get(row.decision), words=f"{_LATER[row.decision]}{within}")
 
 
