@@ -199,8 +199,11 @@ class Pair(Fleet):
             side.reconciler = self._reconciler(side, side.journal)
             side.renewed_at = self.now
         if self.now - side.renewed_at >= side.lease.renew_every_s:
-            with contextlib.suppress(CloudError):
+            try:
                 side.lease.renew()
+                side.reconciler.note_renewal(None)
+            except CloudError as error:
+                side.reconciler.note_renewal(str(error))
             side.renewed_at = self.now
         side.reconciler.read_spool()
         side.reconciler.observe()

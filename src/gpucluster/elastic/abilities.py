@@ -35,7 +35,7 @@ class Dependency(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A dependency that cannot be read."""
+    """A dependency that cannot be read; the control object may also be one that cannot be renewed."""
 
     since: float | None  # None: it is not known since when
     words: str  # its error; empty: it gave no answer in time
@@ -48,6 +48,7 @@ class LossRow:
     denied: frozenset[Ability]
     stops: str
     goes_on: tuple[tuple[Ability | None, str], ...]  # what each needs; None: nothing that a loss denies
+    fails: str = "read"  # what the daemon cannot do with the dependency
     remedies: Mapping[str, str] = field(
         default_factory=dict[str, str]
     )  # part of the error -> the command of an operator
@@ -77,6 +78,7 @@ LOSSES: Mapping[Dependency, LossRow] = {
         remedies=_CLOCK,
     ),
     Dependency.CONTROL: LossRow(
+        fails="read or renew",
         denied=frozenset(Ability) - {Ability.EVACUATE, Ability.END_IDLE},
         stops="the daemon launches and terminates nothing",
         goes_on=(_JOBS, _EVACUATIONS, (Ability.END_IDLE, "idle machines end themselves")),

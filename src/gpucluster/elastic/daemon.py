@@ -330,6 +330,7 @@ class Daemon:
         if error is not None:
             self._renew_at = time.monotonic() + RENEW_AGAIN_S
             self._warn(f"the lease: {error}")
+        self._reconciler.note_renewal(None if error is None else str(error))
         self._tell_lease(error)
 
     def _tell_lease(self, error: CloudError | None = None) -> None:

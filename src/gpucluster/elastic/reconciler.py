@@ -92,6 +92,7 @@ class Reconciler:
         self._passed_at = clients.clock()
         self._unread_since: float | None = None  # the first failed read of the control object in a row
         self._control_error = ""
+        self._unrenewed: Loss | None = None  # since when no renewal of the lease succeeds
         self.status = StatusSnapshot(
             listening_since=clients.clock()
         )  # each new value replaces it, so any thread may read it
@@ -144,6 +145,12 @@ class Reconciler:
     def note_queue(self, error: str) -> None:
         """Note that the queue answers, or its error."""
         self._note_loss(Dependency.QUEUE, error or None)
+
+    def note_renewal(self, error: str | None) -> None:
+        """Note that the lease was renewed (None), or why not: S3 may answer each read and refuse each write."""
+        since = self._clients.clock() if self._unrenewed is None else self._unrenewed.since
+        self._unrenewed = None if error is None else Loss(since=since, words=error)
+        self._note_standing()
 
     def _note_loss(self, dependency: Dependency, error: str | None, since: float | None = None) -> None:
         """Note why a dependency cannot be read, and since when: its first failure in a row. None: it answers."""
@@ -314,7 +321,8 @@ class Reconciler:
     def _note_standing(self) -> None:
         """Note whether the control object is lost: this daemon was its last holder, and may only do what needs no holder."""
         cut_off = self._clients.lease.cut_off()
-        self._note_loss(Dependency.CONTROL, self._control_error if cut_off else None, self._unread_since)
+        why = self._unrenewed or Loss(since=self._unread_since, words=self._control_error)
+        self._note_loss(Dependency.CONTROL, why.words if cut_off else None, why.since)
 
     def _keep_of(self, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""

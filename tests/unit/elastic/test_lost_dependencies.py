@@ -14,9 +14,10 @@ from support.builders import a_plan
 from support.cluster_states import NOW
 from support.fleet import Fleet
 from support.slurm_model import Job
+from support.two_daemons import TTL_S, Pair
 from support.worlds import WORLDS
 
-from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.cloud.port import CloudError, Control, Fault
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, denied
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
@@ -218,6 +219,35 @@ def test_daemon_that_is_cut_off_evacuates_and_powers_idle_nodes_down(f: Fleet) -
     assert loss.since is not None
     lease.cut, f.control.readable = False, True
     f.until(lambda: job.state == "RUNNING" and not f.reconciler.status.lost, 2000)
+
+
+def test_lease_that_s3_refuses_to_renew_is_told_with_that_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3, or KMS, answered each read and refused each write: the loss was "no answer in time" of a read."""
+    pair = Pair(a_plan(), tmp_path)
+    pair.run(5)
+    holder = pair.sides[0]
+    assert holder.reconciler is not None
+    began = pair.now
+
+    def refuse(control: Control, etag: str | None) -> str | None:
+        raise CloudError(Fault.CONFIGURATION, "AccessDenied", "not authorized to perform s3:PutObject")
+
+    with monkeypatch.context() as denied_writes:
+        denied_writes.setattr(pair.control, "write", refuse)
+        pair.asleep.add(1)
+        pair.run(4 * TTL_S)
+        loss = holder.reconciler.status.lost[Dependency.CONTROL]
+        assert loss.since is not None
+        assert began <= loss.since <= began + TTL_S
+        (told,) = losses.sentences(holder.reconciler.status.lost, pair.now)
+        assert told.startswith("the daemon cannot read or renew the control object, since ")
+        assert "(AccessDenied: not authorized to perform s3:PutObject)" in told
+    pair.run(2 * TTL_S)
+    assert holder.reconciler.status.lost == {}
+    assert holder.lease.held()
+    pair.end()
 
 
 def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(f: Fleet) -> None:

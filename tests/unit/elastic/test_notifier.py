@@ -22,6 +22,7 @@ from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Stamped
 from gpucluster.elastic import daemon as daemon_module
 from gpucluster.elastic import journal, notifier
+from gpucluster.elastic.abilities import Dependency
 from gpucluster.elastic.daemon import SCAN_S, Daemon, Paths, Ports, RunOptions
 from gpucluster.elastic.events import DaemonStarted, Entry
 from gpucluster.elastic.inspect.daemon_view import WAITING_SILENT_S
@@ -314,6 +315,8 @@ def test_daemon_says_that_it_acts_then_that_its_lease_is_over_then_that_it_ends(
     assert run.s3.called.wait(BOUND_S)
     run.s3.over.set()
     systemd.until("STATUS=no lease: the control object: ReadTimeoutError: no answer")
+    assert run.daemon is not None
+    assert run.daemon._reconciler.status.lost[Dependency.CONTROL].words == "ReadTimeoutError: no answer"
     run.stop()
     assert [m for m in systemd.waiting() if m != "WATCHDOG=1"] == ["STATUS=ends", "STOPPING=1"]
 

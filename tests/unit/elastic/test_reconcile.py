@@ -11,9 +11,11 @@ from support.builders import a_lab_plan, a_plan
 from support.fleet import Fleet, some_bindings
 from support.slurm_model import SlurmModel
 
+from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic import status_endpoint
-from gpucluster.elastic.abilities import LOSSES, Dependency, Loss
-from gpucluster.elastic.inspect import head, pools, reconcile
+from gpucluster.elastic.abilities import LOSSES, ORDERS_LOST, Dependency, Loss
+from gpucluster.elastic.events import Entry, JournalCreated
+from gpucluster.elastic.inspect import head, pools, reconcile, status
 from gpucluster.elastic.inspect.daemon_view import UnitState
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.why import __main__ as why
@@ -38,6 +40,9 @@ class Head:
 
     def pools(self, *more: str) -> int:
         return pools.main([*more, *self.options], self.clients)
+
+    def status(self, *more: str) -> int:
+        return status.main([*more, *self.options], self.clients, lambda *_: Published())
 
     def why(self, *words: str) -> int:
         return why.main([*words, *self.options], self.clients)
@@ -75,6 +80,30 @@ def test_dry_run_without_an_answer_of_slurm_is_an_error(
     assert "slurmctld does not answer: the daemon would do nothing" in capsys.readouterr().err
     assert one.why("1") == 2
     assert "slurmctld does not answer" in capsys.readouterr().out
+
+
+def test_each_look_names_all_losses_without_an_answer_of_slurm(
+    one: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the journal lost too, `status` said nothing of the lost orders and of `pool confirm`, and `why` named no loss."""
+    fleet = one.fleet
+    fleet.run(5)
+    fleet.journal.append((Entry(at=fleet.now, event=JournalCreated(epoch="e", first=False)),))
+    fleet.slurm.away = True
+    fleet.run(90)
+    lost = {
+        **fleet.reconciler.status.lost,
+        Dependency.CONTROL: Loss(since=fleet.now, words="AccessDenied: no"),
+    }
+    told = replace(fleet.reconciler.status, lost=lost)
+    runs = UnitState(active="active", sub="running", status="acts, as head/b/1.2/n", silent_s=0.4)
+    one.clients = replace(one.clients, status=lambda: told, unit=lambda: runs)
+    for look in (one.dry, one.pools, lambda: one.why("1"), one.status):
+        look()
+        said = "".join(capsys.readouterr())
+        for words in (ORDERS_LOST, "gpucluster pool confirm -c burst", "slurmctld", "AccessDenied: no"):
+            assert words in said
+        assert LOSSES[Dependency.SLURMCTLD].stops in said
 
 
 def test_reconcile_wakes_the_daemon_and_reports_a_missing_one(

@@ -105,6 +105,14 @@ def positions_of(plan: SlurmPlan) -> Mapping[str, int]:
 NEW_JOURNAL = "the journal is new"
 
 
+def lost_of(observation: Observation, memory: Memory) -> Mapping[Dependency, Loss]:
+    """Return the dependencies that cannot be read now, also without a view of Slurm."""
+    lost, since = observation.lost, memory.unrestored_since
+    if since is not None:
+        lost = {Dependency.JOURNAL: Loss(since=since, words=observation.unrestored or NEW_JOURNAL), **lost}
+    return {Dependency.EC2: Loss(since=None, words=""), **lost} if observation.cloud is None else lost
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Plan, observation and memory at one time. Only `World.of` builds it.
@@ -165,14 +173,7 @@ class World:
     @property
     def lost(self) -> Mapping[Dependency, Loss]:
         """Return the dependencies that cannot be read now."""
-        lost = self.observation.lost
-        if self.memory.unrestored_since is not None:
-            since = self.memory.unrestored_since
-            lost = {
-                Dependency.JOURNAL: Loss(since=since, words=self.observation.unrestored or NEW_JOURNAL),
-                **lost,
-            }
-        return {Dependency.EC2: Loss(since=None, words=""), **lost} if self.blind else lost
+        return lost_of(self.observation, self.memory)
 
     @property
     def halted(self) -> str:

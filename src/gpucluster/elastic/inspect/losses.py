@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from gpucluster.elastic.abilities import LOSSES, Dependency, Loss, denied
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.status_endpoint import CopyState
 from gpucluster.text import relative_time, short
 
@@ -17,6 +18,11 @@ def not_copied(copy: CopyState, now: float) -> str:
     return f"their copy: {short(copy.error, 200)}" if copy.error else ""
 
 
+def of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Return one sentence for each dependency that the cluster's daemon cannot use now. `status`, `why`, the list of pools and the dry run show them."""
+    return tuple(sentences(snapshot.lost, snapshot.now, snapshot.plan.name))
+
+
 def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME") -> Iterator[str]:
     """Yield one sentence for each lost dependency. A loss without a time is one of this reader alone."""
     refused = denied(lost)
@@ -28,4 +34,4 @@ def sentences(lost: Mapping[Dependency, Loss], now: float, cluster: str = "NAME"
         since = relative_time(loss.since, now)
         remedy = row.remedy(loss.words, cluster)
         step = f"; run `{remedy}`" if remedy else ""
-        yield f"the daemon cannot read {dependency}, since {since} ({error}): {row.stops}; {row.still(refused)}{step}"
+        yield f"the daemon cannot {row.fails} {dependency}, since {since} ({error}): {row.stops}; {row.still(refused)}{step}"

@@ -149,7 +149,7 @@ def overview(
         daemon=daemon.acts,
         daemon_state=daemon.effect,
         halted=snapshot.observation.halted,
-        lost=tuple(losses.sentences(snapshot.lost, snapshot.now, snapshot.plan.name)),
+        lost=losses.of(snapshot),
         not_copied=losses.not_copied(snapshot.copy, snapshot.now),
         unanswered=snapshot.unanswered,
     )

@@ -4,10 +4,10 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.inspect import head, losses
 from gpucluster.elastic.inspect.daemon_view import DaemonView
 from gpucluster.elastic.inspect.overview import PoolOverview, pools
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
 from gpucluster.slurm.states import SlurmPhase
@@ -20,10 +20,11 @@ def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None =
     def work() -> int:
         snapshot, daemon = head.read_with_daemon(head.head_files(options), clients)
         if snapshot.world is None:
+            sys.stderr.write("".join(f"{words}\n" for words in losses.of(snapshot)))
             raise StateError(
                 f"{snapshot.unanswered} does not answer", next_step="look at its log on the head"
             )
-        found, why = pools(snapshot.world), tuple(stops(snapshot.world, daemon))
+        found, why = pools(snapshot.world), tuple(stops(snapshot, daemon))
         if options.json:
             body = {"schema": 1, "pools": codec.to_json(found), "stops": list(why)}
             sys.stdout.write(json.dumps(body, indent=1, sort_keys=True) + "\n")
@@ -34,13 +35,13 @@ def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None =
     return head.run(work)
 
 
-def stops(world: World, daemon: DaemonView) -> Iterator[str]:
+def stops(snapshot: ClusterSnapshot, daemon: DaemonView) -> Iterator[str]:
     """Yield what stops the launches of the whole cluster, as `status` tells it; a stop of one pool is in its line."""
     if daemon.effect:
         yield daemon.effect
-    yield from losses.sentences(world.lost, world.now, world.plan.name)
-    if world.observation.halted:
-        yield world.observation.halted
+    yield from losses.of(snapshot)
+    if snapshot.observation.halted:
+        yield snapshot.observation.halted
 
 
 def line(pool: PoolOverview) -> str:

@@ -42,15 +42,15 @@ def lines(actions: Sequence[Action]) -> tuple[str, ...]:
 
 
 def _print(snapshot: ClusterSnapshot, daemon: DaemonView, *, as_json: bool) -> int:
+    lost = losses.of(snapshot)
     if snapshot.unanswered:
+        sys.stderr.write("".join(f"{words}\n" for words in lost))
         raise StateError(
             f"{snapshot.unanswered} does not answer: the daemon would do nothing", next_step="look at its log"
         )
     if not daemon.acts:
         sys.stderr.write(f"{_not_done(daemon)}\n")
     actions = would_do(snapshot)
-    world = snapshot.world
-    lost = () if world is None else tuple(losses.sentences(world.lost, snapshot.now, world.plan.name))
     if as_json:
         body = [
             {"kind": type(action).__name__, "words": describe(action), **_fields(action)}

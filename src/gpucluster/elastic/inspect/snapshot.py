@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.decide.world import World, lost_of
 from gpucluster.elastic.events import Entry
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import (
@@ -44,7 +44,7 @@ class ClusterSnapshot:
     @property
     def lost(self) -> Mapping[Dependency, Loss]:
         """Return what cannot be read now, also without a view of Slurm."""
-        return self.world.lost if self.world is not None else self.observation.lost
+        return lost_of(self.observation, self.memory)
 
     @property
     def unanswered(self) -> str:

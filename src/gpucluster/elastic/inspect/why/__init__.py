@@ -31,12 +31,14 @@ def why(snapshot: ClusterSnapshot, subject: str, daemon: DaemonView | None = Non
     """Return the screen of a job (its number) or of a node (its name). `daemon`: this machine's; None: only whether it acts is known."""
     daemon = daemon or (ACTING if snapshot.daemon else UNKNOWN)
     actions = would_do(snapshot)
-    world = after_facts(snapshot, actions).world
+    known = after_facts(snapshot, actions)
+    world = known.world
     if world is None:
         named = f"{'job' if subject.isdecimal() else 'node'} {subject}"
         blind = snapshot.unanswered
         words = f"has no known state: {blind} does not answer"
-        return screen(named, Cause.UNSEEN, words, (*_silent_controller(snapshot), *_of_daemon(daemon)))
+        lost = _lost(known) if daemon.acts else ()
+        return screen(named, Cause.UNSEEN, words, (*lost, *_silent_controller(snapshot), *_of_daemon(daemon)))
     headroom, offers = Headroom(world), all_offers(world)
     if subject.isdecimal():
         number, pruned = int(subject), snapshot.pruned_before
@@ -54,20 +56,22 @@ def why(snapshot: ClusterSnapshot, subject: str, daemon: DaemonView | None = Non
     if shown.known:
         again = repeated.lines(world, subject)
         shown = screen(shown.subject, shown.cause, shown.headline, (*shown.lines, *again), shown.actions)
-    return permitted(world, shown) if daemon.acts else without_daemon(world, shown, daemon)
+    return permitted(known, world, shown) if daemon.acts else without_daemon(world, shown, daemon)
 
 
-def permitted(world: World, shown: Screen) -> Screen:
+def permitted(snapshot: ClusterSnapshot, world: World, shown: Screen) -> Screen:
     """Return the screen without the next steps that the daemon may not do now, and with what prevents them."""
     if not shown.known or not world.lost:
         return shown
     kept = (line for line in shown.lines if line.needs is None or world.may(line.needs))
-    lost = (
-        Line(part=Part.STATE, words=words)
-        for words in losses.sentences(world.lost, world.now, world.plan.name)
-    )
-    remedy = (unread_remedy(world),) if Dependency.CONTROL in world.lost else ()
-    return screen(shown.subject, shown.cause, shown.headline, (*lost, *kept, *remedy), shown.actions)
+    return screen(shown.subject, shown.cause, shown.headline, (*_lost(snapshot), *kept), shown.actions)
+
+
+def _lost(snapshot: ClusterSnapshot) -> Iterator[Line]:
+    """Return what the daemon cannot read now, and what to do about the control object."""
+    yield from (Line(part=Part.STATE, words=words) for words in losses.of(snapshot))
+    if Dependency.CONTROL in snapshot.lost:
+        yield unread_remedy(snapshot.plan)
 
 
 def _silent_controller(snapshot: ClusterSnapshot) -> Iterator[Line]:

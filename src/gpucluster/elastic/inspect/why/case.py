@@ -13,7 +13,7 @@ from gpucluster.elastic.inspect.why.causes import Cause, Offers, pools
 from gpucluster.elastic.inspect.why.history import Past, meaning
 from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.elastic.status_endpoint import UNREAD
-from gpucluster.plan.model import Market, Pool
+from gpucluster.plan.model import Market, Pool, SlurmPlan
 from gpucluster.plan.names import REASON_PREFIX, ROLE_NODE, TAG_CLUSTER, TAG_ROLE
 from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import format_money
@@ -71,12 +71,12 @@ def halted_lines(case: Case) -> Iterator[Line]:
             words=f"if `gpucluster down {world.plan.name}` was interrupted, `pulumi up` permits launches again",
         )
         return
-    yield unread_remedy(world)
+    yield unread_remedy(world.plan)
 
 
-def unread_remedy(world: World) -> Line:
-    """Return what a person can do if the control object cannot be read."""
-    key = world.plan.aws and world.plan.aws.kms_key
+def unread_remedy(plan: SlurmPlan) -> Line:
+    """Return what a person can do if the control object cannot be read, or not be renewed."""
+    key = plan.aws and plan.aws.kms_key
     also = f", and the KMS key {key} (docs/aws.md, KMS keys)" if key else ""
     return Line(
         part=Part.REMEDY, words=f"check the cluster's bucket, the rights of the head's role on it{also}"
