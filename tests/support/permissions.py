@@ -300,7 +300,7 @@ def read_old_control(world: World, role: str) -> object:
     for body in (dumps(Control(scaling=Scaling.RUN)), dumps(Control(scaling=Scaling.STOP)), "{damaged"):
         s3.put_object(Bucket=BUCKET, Key=names.CONTROL_KEY, Body=body.encode())
     found = _control(world, role).last_readable()
-    assert found.scaling is Scaling.STOP
+    assert found == Control(scaling=Scaling.STOP)
     return found
 
 
@@ -454,11 +454,11 @@ RIGHTS: Mapping[tuple[str, str], Right] = {
     ("Notices", "sqs:DeleteMessage"): Right("delete a received notice", forget),
     ("Bundle", "s3:GetObject"): Right("fetch the configuration at boot and when it changes", take_the_bundle),
     ("Objects", "s3:GetObject"): Right("read before each action which daemon may act, and whether to scale; without a journal, the orders and the spend", read_own),
-    ("Objects", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged", read_old_control),
+    ("Objects", "s3:GetObjectVersion"): Right("read the scaling of the last version of a control object that was damaged or deleted", read_old_control),
     ("Objects", "s3:PutObject"): Right("the active head writes its name, its status, and the copy of orders and spend", write_own),
     ("CommandOutput", "s3:PutObject"): Right("the SSM agent writes the output of a command of the operator, who reads and deletes it", write_output),
     ("Lists", "s3:ListBucket"): Right("a missing control object answers 404, not 403", begin_without_control),
-    ("Lists", "s3:ListBucketVersions"): Right("find the last readable version of a damaged control object; it shows names only", read_old_control),
+    ("Lists", "s3:ListBucketVersions"): Right("find the last readable version of a damaged or deleted control object; it shows names only", read_old_control),
     ("Key", "secretsmanager:GetSecretValue"): Right("read the munge key at boot", take_the_key),
     ("Key", "secretsmanager:PutSecretValue"): Right("the first head creates the munge key", offer_the_key),
     ("BootScripts", "s3:GetObject"): Right("fetch the boot scripts of the site; the agent checks their hashes", _in_s3("site", "get_object")),

@@ -70,7 +70,7 @@ class Bucket(ControlPort):
         self.rest()
         return self.port.read()
 
-    def last_readable(self) -> Control:
+    def last_readable(self) -> Control | None:
         self.rest()
         return self.port.last_readable()
 

@@ -1,5 +1,6 @@
 """The control object in the bucket: which daemon may act, and whether it may launch. Each write names the version that was read (T39)."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ from gpucluster.cloud.port import (
     malformed,
 )
 from gpucluster.plan import names
-from gpucluster.plan.codec import dumps, loads
+from gpucluster.plan.codec import dumps, from_json
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+_REQUIRED = frozenset({"scaling", "epoch", "by"})  # keys that each version of this program has written
+_MOST_EPOCH = 2**53  # far above any count of holders; the journal's file holds 64 bits
 _TRIES = 8  # two writers conflict only a few times; more conflicts are a fault of this program
 
 
@@ -44,12 +47,14 @@ class S3Control:
         """See ControlPort. Without an answer the caller must not launch: it treats CloudError as STOP."""
         return self._readable().control
 
-    def last_readable(self) -> Control:
+    def last_readable(self) -> Control | None:
         """See ControlPort. The bucket keeps old versions, so a stop that came just before the damage counts."""
+        last = None
         for version in map(self._parsed, self._object.versions()):
             if version.etag is not None and not version.malformed:
                 return version.control
-        return NEVER_READABLE
+            last = NEVER_READABLE
+        return last
 
     def stop(self, by: str) -> None:
         """See ControlPort."""
@@ -77,7 +82,7 @@ class S3Control:
         if found.body is None:
             return Stamped(control=Control(), etag=None)
         try:
-            return Stamped(control=loads(Control, found.body), etag=found.etag)
+            return Stamped(control=_control(found.body), etag=found.etag)
         except (ValueError, RecursionError) as error:
             words = f"{self._object.name}: {error}"
             return Stamped(control=Control(scaling=Scaling.STOP), etag=found.etag, malformed=words)
@@ -91,3 +96,14 @@ class S3Control:
                 return
         words = f"{self._object.name} is written by others all the time"
         raise CloudError(Fault.LOST, "ConditionalRequestConflict", words)
+
+
+def _control(body: bytes) -> Control:
+    """Parse the object. ValueError: it does not fit. A missing key is no default: `{}` would permit launches after a stop."""
+    found = json.loads(body)
+    control = from_json(Control, found)
+    if missing := _REQUIRED - found.keys():
+        raise ValueError(f"without {', '.join(sorted(missing))}")
+    if not 0 <= control.epoch <= _MOST_EPOCH:
+        raise ValueError(f"epoch {control.epoch} is out of range")
+    return control

@@ -266,8 +266,11 @@ class ControlPort(Protocol):
         """Return the object; Control() if it does not exist. CloudError also if its content cannot be read."""
         ...
 
-    def last_readable(self) -> Control:
-        """Return the last version whose content can be read; NEVER_READABLE if there is none."""
+    def last_readable(self) -> Control | None:
+        """Return the last version whose content can be read, also of a deleted object; NEVER_READABLE if none can be read.
+
+        None: the bucket has no version.
+        """
         ...
 
     def stop(self, by: str) -> None:

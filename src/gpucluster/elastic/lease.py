@@ -123,15 +123,16 @@ class Lease:
     def watch(self) -> str:
         """Take the lease if it is free. Return its holder; empty: this daemon."""
         seen = self._read()
-        if not self._is_free(seen):
+        lost = seen.malformed or seen.etag is None
+        last = (self._port.last_readable() or Control()) if lost else seen.control
+        if not self._is_free(seen, last):
             return seen.control.holder or _nobody(seen)
         self._local_holders.kill(seen.control.holder)
-        last = self._port.last_readable() if seen.malformed else seen.control
         epoch = max(last.epoch, self._known_epoch()) + 1
         mine = replace(last, holder=self._me, epoch=epoch, beat=0)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
-        self.epoch, self.first = epoch, not seen.malformed and _has_not_acted(seen.control)
+        self.epoch, self.first = epoch, not seen.malformed and _has_not_acted(last)
         return ""
 
     def renew(self) -> None:
@@ -165,9 +166,9 @@ class Lease:
         """Write the object anew if nobody else did so in the lease's time. CloudError: it is too early, or not written."""
         if not seen.malformed:
             return
-        if not self._is_free(seen):
+        last = self._port.last_readable() or self._mine
+        if not self._is_free(seen, last):
             raise malformed(seen.malformed)
-        last = self._port.last_readable()
         mine = replace(self._mine, scaling=last.scaling, by=last.by, beat=self._mine.beat + 1)
         self._write(mine, seen.etag)
 
@@ -187,14 +188,17 @@ class Lease:
         self._seen, self._seen_at = seen, now
         return seen
 
-    def _is_free(self, seen: Stamped) -> bool:
-        """A missing object is free at once only for the first daemon of a cluster. Later, a person may have deleted it."""
+    def _is_free(self, seen: Stamped, last: Control) -> bool:
+        """A missing object is free at once only for the first daemon of a cluster. Later, a person may have deleted it.
+
+        `last`: the last content that can be read.
+        """
         if self._seen_at - self._since >= self._ttl_s + self._margin_s:
             return True
         if seen.malformed:
             return False
         if seen.etag is None:
-            return not self._known_epoch()
+            return not (last.epoch or self._known_epoch())
         holder = seen.control.holder
         if not holder:
             return not self._on_standby

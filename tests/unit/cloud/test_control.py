@@ -118,7 +118,15 @@ def test_concurrent_write_is_not_overwritten(s3: Any, bucket: str):
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000]
+    "text",
+    [
+        *(b"", b"{", b"[]", b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000),
+        *(b"{}", b'{"scaling": "run"}', b'{"scaling": "run", "epoch": 3}', b'{"epoch": 3, "by": "me"}'),
+        *(
+            b'{"scaling": "%s", "epoch": %d, "by": ""}' % pair
+            for pair in ((b"maybe", 1), (b"run", -1), (b"run", 2**63 - 1))
+        ),
+    ],
 )
 def test_invalid_object_permits_no_launch(s3: Any, bucket: str, text: bytes):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=text)
@@ -138,7 +146,19 @@ def test_scaling_of_a_damaged_object_is_that_of_its_last_readable_version(s3: An
         s3.put_object(Bucket=bucket, Key=f"{names.CONTROL_KEY}.old", Body=b"another object")
         for garbage in (b"{", b"[]"):
             s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=garbage)
-        assert control.last_readable().scaling is scaling
+        assert control.last_readable() == Control(scaling=scaling)
+
+
+def test_scaling_of_a_deleted_object_is_that_of_its_last_readable_version(s3: Any, bucket: str):
+    """A deleted object let the next daemon launch, after a stop."""
+    control = S3Control("us-east-1", bucket, lambda: s3)
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    assert control.last_readable() is None
+    control.stop("down")
+    s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=b"{}")
+    s3.delete_object(Bucket=bucket, Key=names.CONTROL_KEY)
+    assert control.read() == Control()
+    assert control.last_readable() == Control(scaling=Scaling.STOP, by="down")
 
 
 def test_object_that_was_never_readable_is_a_stop_by_the_daemon(s3: Any, bucket: str):

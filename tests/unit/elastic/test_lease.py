@@ -236,12 +236,32 @@ def test_stop_survives_renewals_and_a_change_of_holder() -> None:
     assert (desk.control.control.scaling, desk.control.control.by) == (Scaling.STOP, "gpucluster down")
 
 
-def test_deleted_object_is_observed_before_the_lease_is_taken() -> None:
+@pytest.mark.parametrize("fence", [0, 1])
+def test_deleted_object_is_observed_before_the_lease_is_taken_and_keeps_a_stop(fence: int) -> None:
+    """The next daemon launched, in the name of nobody: `gpucluster down` had stopped it. `fence` 0: the journal is lost."""
     desk = Desk()
     one, two = desk.both()
-    desk.fence, desk.control._version, desk.control.control = 1, None, Control()
+    desk.fence = fence
+    desk.control.stop("gpucluster down")
+    one.renew()
+    desk.control.delete()
     assert one.held()
     assert two.watch() == "the holder of a deleted object"
+    with pytest.raises(LeaseLostError):
+        one.renew()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    assert not two.first
+    found = desk.control.read()
+    assert (found.scaling, found.by, found.epoch) == (Scaling.STOP, "gpucluster down", 2)
+
+
+def test_object_that_only_gpucluster_wrote_and_a_person_deleted_is_taken_at_once() -> None:
+    desk = Desk(control=ModelControl(Control(by="up")))
+    desk.control.delete()
+    one = desk.lease("one")
+    assert one.watch() == ""
+    assert (one.first, desk.control.read().by) == (True, "up")
 
 
 def test_epoch_exceeds_that_of_the_journal_for_a_new_object() -> None:

@@ -208,7 +208,7 @@ class HangingControl:
         self._call()
         return Stamped(control=self.control, etag=None)
 
-    def last_readable(self) -> Control:
+    def last_readable(self) -> Control | None:
         self._call()
         return self.control
 
@@ -262,7 +262,7 @@ class Run:
         slurm = HangingSlurm(self.plan, lambda kind, hosts: None)
         slurm.hanging = self.hanging
         self.s3 = Hanging()
-        control = HangingControl(self.s3, answers=2)
+        control = HangingControl(self.s3, answers=3)  # the read, the old versions, the write
         cloud: Any = NoCloud()
         self.ports = Ports(cloud=cloud, slurm=slurm, control=control)
         self.lease, self.address = lease_of(control), address

@@ -236,10 +236,11 @@ class ModelControl:
     """
 
     def __init__(self, control: Control | None = None) -> None:
-        self.control = control or Control()
+        self.control = control or Control()  # the last one that can be read; Control() without an object
         self.readable, self.damaged = True, ""
         self.faults = InjectedFaults()
-        self._version: int | None = None if control is None else 0
+        self._version, self._exists = 0, control is not None
+        self._deleted: Control | None = None
 
     def read(self) -> Control:
         """See ControlPort."""
@@ -250,13 +251,17 @@ class ModelControl:
 
     def damage(self, words: str) -> None:
         """Overwrite the content with one that cannot be read, as a person or a program can."""
-        self.damaged = words
-        self._version = (self._version or 0) + 1
+        self.control = self.control if self._exists else self._deleted or NEVER_READABLE
+        self.damaged, self._exists, self._version = words, True, self._version + 1
 
-    def last_readable(self) -> Control:
+    def delete(self) -> None:
+        """Delete the object, as a person can. The bucket keeps its versions."""
+        self._deleted, self.control, self.damaged, self._exists = self.control, Control(), "", False
+
+    def last_readable(self) -> Control | None:
         """See ControlPort."""
         self._admit("ListObjectVersions")
-        return self.control if self._version else NEVER_READABLE
+        return self.control if self._exists else self._deleted
 
     def stop(self, by: str) -> None:
         """See ControlPort."""
@@ -286,10 +291,11 @@ class ModelControl:
 
     @property
     def _etag(self) -> str | None:
-        return None if self._version is None else f'"{self._version}"'
+        return f'"{self._version}"' if self._exists else None
 
     def _store(self, control: Control) -> None:
-        self.control, self._version, self.damaged = control, (self._version or 0) + 1, ""
+        self.control, self._version, self.damaged = control, self._version + 1, ""
+        self._exists = True
 
     def _admit(self, action: str) -> None:
         if not self.readable:
