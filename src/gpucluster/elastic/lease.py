@@ -10,7 +10,7 @@ The clock must go on while the machine sleeps (CLOCK_BOOTTIME).
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Never, Protocol
 
 from gpucluster.cloud.port import CloudError, Control, ControlPort, Stamped, malformed
 from gpucluster.errors import StateError
@@ -156,17 +156,24 @@ class Lease:
                 return
         else:
             return  # the object is ours, and others keep writing into it; the next renewal may succeed
+        self._end(seen.control.holder if seen else "")
+
+    def _end(self, holder: str) -> Never:
         self._over.set()
-        holder = seen.control.holder if seen else ""
         raise LeaseLostError(
             f"the lease is held by {holder or 'nobody'}", next_step="systemd starts it again as a standby"
         )
 
     def _replace_malformed(self, seen: Stamped) -> None:
-        """Write the object anew if nobody else did so in the lease's time. CloudError: it is too early, or not written."""
+        """Write the object anew if nobody else did so in the lease's time. CloudError: it is too early, or not written.
+
+        LeaseLostError: another daemon took the lease before the damage.
+        """
         if not seen.malformed:
             return
         last = self._port.last_readable() or self._mine
+        if last.epoch > self.epoch or last.holder not in ("", self._me):
+            self._end(last.holder)
         if not self._is_free(seen, last):
             raise malformed(seen.malformed)
         mine = replace(self._mine, scaling=last.scaling, by=last.by, beat=self._mine.beat + 1)

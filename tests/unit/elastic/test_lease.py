@@ -490,6 +490,21 @@ def test_only_one_daemon_replaces_a_damaged_object() -> None:
     assert not one.cut_off()
 
 
+@pytest.mark.parametrize("holder", ["second", ""])
+def test_old_holder_takes_no_damaged_object_of_its_successor(holder: str) -> None:
+    """It wrote itself back. The bucket had not answered it; the damage was the first that it saw."""
+    desk = Desk()
+    one, two = desk.both()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    if not holder:
+        two.release()
+    desk.control.damage("no JSON")
+    with pytest.raises(LeaseLostError, match=f"held by {holder or 'nobody'}"):
+        one.renew()
+    assert not one.cut_off()
+
+
 def test_object_that_is_mended_by_hand_is_read_again() -> None:
     desk = Desk()
     one, _ = desk.both()
