@@ -191,6 +191,7 @@ class Pair(Fleet):
             self.asleep.discard(side.number)
 
     def _acts(self, side: Side) -> None:
+        side.lease.tick()
         if side.reconciler is None:
             if side.lease.watch():
                 return

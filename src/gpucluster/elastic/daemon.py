@@ -317,7 +317,10 @@ class Daemon:
 
     def _renew(self, now: float) -> None:
         lease = self._options.lease
-        if isinstance(lease, Lease) and not self._renewing and now >= self._renew_at:
+        if not isinstance(lease, Lease):
+            return
+        lease.tick()
+        if not self._renewing and now >= self._renew_at:
             self._renewing, self._renew_at = True, now + lease.renew_every_s
             self._options.hit(Failpoint.BEFORE_RENEWAL)
             self._leases.submit(lambda: _error_of(lease), self._renewed)

@@ -4,6 +4,7 @@
 lease after it has read one version for `ttl + margin`, by its own clock, and its write replaces only that version.
 So two clocks are never compared, and a pause of either machine only delays a takeover. On the same machine, a standby
 takes the lease of a process that has ended at once; a frozen process is killed first.
+*Cut off*: the last holder while its time is over and it has seen no other holder. A process that slept looks first.
 The clock must go on while the machine sleeps (CLOCK_BOOTTIME).
 """
 
@@ -29,7 +30,7 @@ class LeaseCheck(Protocol):
     def held(self) -> bool: ...
 
     def cut_off(self) -> bool:
-        """Return whether this daemon was the last holder, cannot read the object, and has seen no other holder."""
+        """Return whether this daemon was the last holder, and no answer and no epoch of the journal told of another."""
         ...
 
     def mine(self, control: Control) -> bool:
@@ -61,7 +62,10 @@ class LocalHolders:
 
 
 class Lease:
-    """The lease as one daemon uses it. Any thread may call `held`; only one thread at a time may call the other methods."""
+    """The lease as one daemon uses it.
+
+    Any thread may call `held` and `cut_off`, the thread that owns the state calls `tick`, and one thread at a time the others.
+    """
 
     def __init__(
         self,
@@ -86,7 +90,9 @@ class Lease:
             0.0  # the times of the first and the last read of the version in `_seen`
         )
         self._until = float("-inf")
-        self._unread_at = float("-inf")  # the last renewal failed then, because the object could not be read
+        self._ticked_at = float("inf")
+        self._woke_at = float("-inf")  # the end of the last pause of this process
+        self._looked_at = float("-inf")  # the begin of the last renewal that has ended
         self._over = threading.Event()
         self._mine = Control()  # our last write
         self.epoch = 0
@@ -103,11 +109,19 @@ class Lease:
 
     def cut_off(self) -> bool:
         """See LeaseCheck. With two heads it is never so: the other one may have taken over, with the other slurmctld."""
+        now, ticked_at = self._clock(), self._ticked_at
         last_holder = bool(self.epoch) and not self._over.is_set() and not self._two_heads
+        if not last_holder or now < self._until:
+            return False
+        slept = now - ticked_at > self.renew_every_s or self._looked_at < self._woke_at
+        return not slept and self._known_epoch() <= self.epoch
+
+    def tick(self) -> None:
+        """Note that this process goes on. After a pause in which a renewal was due, another daemon may be the holder."""
         now = self._clock()
-        return (
-            last_holder and self._until <= now < self._unread_at + self._ttl_s
-        )  # a frozen process reads first
+        if now - self._ticked_at > self.renew_every_s:
+            self._woke_at = now
+        self._ticked_at = now
 
     def mine(self, control: Control) -> bool:
         return bool(self.epoch) and (control.holder, control.epoch) == (self._me, self.epoch)
@@ -137,12 +151,11 @@ class Lease:
 
     def renew(self) -> None:
         """Renew the lease. CloudError: not renewed, and still held until its end. LeaseLostError: another daemon holds it."""
+        began = self._clock()
         try:
             self._renew()
-        except CloudError:
-            self._unread_at = self._clock()
-            raise
-        self._unread_at = float("-inf")
+        finally:
+            self._looked_at = began
 
     def _renew(self) -> None:
         for _ in range(TRIES):

@@ -57,6 +57,7 @@ class Standby:
         """Wait, and return True with the lease; False after `stop`."""
         while not self.stopped:
             self._notifier.tick()
+            self._lease.tick()
             try:
                 holder = self._lease.watch()
                 if not holder:

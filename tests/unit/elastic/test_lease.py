@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from support.builders import a_plan
 from support.two_daemons import Bucket, Nap, Pair
 
+from gpucluster.cloud.aws import CONNECT_S
+from gpucluster.cloud.bucket_object import ADDRESSES, ONE_ATTEMPT_S
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
 from gpucluster.elastic.journal import FencedError
 from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, LocalHolders
@@ -500,6 +503,7 @@ def test_old_holder_takes_no_damaged_object_of_its_successor(holder: str) -> Non
     if not holder:
         two.release()
     desk.control.damage("no JSON")
+    assert one.cut_off()
     with pytest.raises(LeaseLostError, match=f"held by {holder or 'nobody'}"):
         one.renew()
     assert not one.cut_off()
@@ -535,20 +539,75 @@ def test_last_holder_that_cannot_read_the_object_is_cut_off_until_it_reads_it_ag
     assert (one.held(), one.cut_off()) == (True, False)
 
 
-def test_holder_that_slept_is_not_cut_off_before_it_has_read_the_object() -> None:
+@pytest.mark.parametrize("hang_s", [5.0, ADDRESSES * CONNECT_S, ONE_ATTEMPT_S])
+def test_last_holder_is_cut_off_without_a_gap_while_the_bucket_hangs(hang_s: float) -> None:
+    """With calls of 83 s it was neither the holder nor cut off for up to 149 s: longer than a spot notice."""
+    desk = Desk()
+    one, _ = desk.both()
+    gaps: list[float] = []
+
+    def turns(seconds: float) -> None:
+        end = desk.now + seconds
+        while desk.now < end:
+            desk.now += 0.5
+            one.tick()
+            if one.held() == one.cut_off():
+                gaps.append(desk.now)
+
+    def hang(*_: object) -> Never:
+        turns(hang_s)
+        raise CloudError(Fault.LOST, "ConnectTimeout", "no answer")
+
+    desk.control.write = desk.control.stamped = hang  # type: ignore[method-assign]
+    turns(one.renew_every_s)
+    while desk.now < 600.0:
+        with pytest.raises(CloudError):
+            one.renew()
+        turns(1.0)
+    assert not gaps
+
+
+def test_holder_that_slept_is_not_cut_off_before_a_later_look_at_the_object_failed() -> None:
     """Another daemon may have taken the lease while it slept."""
     desk = Desk()
     one, _ = desk.both()
     desk.control.readable = False
-    desk.now = SAFE_S
-    with pytest.raises(CloudError):
-        one.renew()
+    for desk.now in range(0, int(SAFE_S) + 1):
+        one.tick()
     assert one.cut_off()
-    desk.now += TTL_S
+    desk.now += one.renew_every_s + 1.0
+    assert not one.cut_off(), "in another thread, before the first turn"
+    one.tick()
     assert not one.cut_off()
     with pytest.raises(CloudError):
         one.renew()
     assert one.cut_off()
+
+
+def test_look_at_the_object_that_began_before_the_sleep_does_not_count() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    one.tick()
+    write = desk.control.write
+
+    def sleep(control: Control, etag: str | None) -> str | None:
+        desk.now += 10 * TTL_S
+        one.tick()
+        return write(control, etag)
+
+    desk.control.readable, desk.control.write = False, sleep  # type: ignore[method-assign]
+    with pytest.raises(CloudError):
+        one.renew()
+    assert not one.cut_off()
+
+
+def test_holder_whose_journal_another_daemon_opened_is_not_cut_off() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    desk.now = SAFE_S
+    assert one.cut_off()
+    desk.fence = 2
+    assert not one.cut_off()
 
 
 def test_holder_that_lost_the_lease_or_has_a_second_head_is_never_cut_off() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -306,6 +307,16 @@ def test_daemon_ticks_while_slurmctld_and_s3_hang(run: Run, systemd: Systemd) ->
     assert run.s3.called.wait(BOUND_S)
     systemd.waiting()
     assert [systemd.next() for _ in range(10)] == ["WATCHDOG=1"] * 10
+
+
+def test_owner_ticks_for_the_lease_while_slurmctld_and_s3_hang(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a daemon that only waits for S3 would look like one that slept, and ignore notices."""
+    assert run.s3.called.wait(BOUND_S)
+    ticks: SimpleQueue[int] = SimpleQueue()
+    monkeypatch.setattr(run.lease, "tick", lambda: ticks.put(threading.get_ident()))
+    assert {ticks.get(timeout=BOUND_S) for _ in range(10)} == {run.thread.ident}
 
 
 def test_daemon_says_that_it_acts_then_that_its_lease_is_over_then_that_it_ends(
