@@ -109,8 +109,8 @@ def encode(intent: Intent) -> bytes:
 
 
 def decode(body: bytes) -> Intent:
-    """Parse the body of the object; ValueError: it does not fit."""
-    found = codec.loads(Intent, body)
+    """Parse the body of the object. ValueError: it does not fit, or a key is missing: `{}` is no copy without orders."""
+    found = codec.loads_whole(Intent, body)
     if found.schema != SCHEMA:
         raise ValueError(f"schema {found.schema}, this version reads {SCHEMA}")
     return found

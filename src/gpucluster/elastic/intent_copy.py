@@ -107,13 +107,12 @@ class IntentCopy:
             return
         self._known, self._etag, self._copied = True, answer.etag, None
         if answer.body is None:
-            self._show(replace(self._state, error=NO_COPY if self._waits else ""))
+            self._useless(NO_COPY)
             return
         try:
             copied = intent.decode(answer.body)
         except (ValueError, RecursionError) as error:
-            # A daemon with a journal writes it anew.
-            self._show(replace(self._state, error=f"it cannot be read: {error}" if self._waits else ""))
+            self._useless(f"it cannot be read: {error}")
             return
         now = self._clock()
         news = intent.restored(self._journal.memory, copied, now)
@@ -123,10 +122,13 @@ class IntentCopy:
         self._copied, self._copied_at = copied, now
         self._show(replace(self._state, error=""))
 
-    @property
-    def _waits(self) -> bool:
-        """Whether orders and spend are known from the copy alone."""
-        return self._journal.memory.unrestored_since is not None
+    def _useless(self, words: str) -> None:
+        """A daemon with a journal writes the copy anew. Another one reads it again: a person may restore an old version."""
+        self._known = self._journal.memory.unrestored_since is None
+        if self._known:
+            self._show(replace(self._state, error=""))
+        else:
+            self._failed(words)
 
     def _submit(self, work: Callable[[], object], done: Callable[..., None]) -> None:
         def ended(answer: object) -> None:

@@ -41,6 +41,15 @@ def loads(kind: type[T], text: str | bytes) -> T:
     return from_json(kind, json.loads(text))
 
 
+def loads_whole(kind: type[T], text: str | bytes) -> T:
+    """Parse JSON into `kind`; a missing key is a ValueError, even if its field has a default."""
+    value = json.loads(text)
+    built = from_json(kind, value)
+    if missing := _missing(to_json(built), value):
+        raise ValueError(f"{kind.__name__} without {', '.join(sorted(missing))}")
+    return built
+
+
 def loads_known(kind: type[T], text: str | bytes) -> T:
     """Parse JSON of another version of this program into `kind`, without its keys that this version does not know."""
     return from_json(kind, known_part(kind, json.loads(text)))
@@ -67,6 +76,17 @@ def known_part(kind: Any, value: JSON) -> JSON:
     if origin is not None and issubclass(origin, Mapping):
         return {key: known_part(args[1], part) for key, part in value.items()}
     return value
+
+
+def _missing(whole: JSON, value: JSON) -> set[str]:
+    """Return the keys of `whole`, at each depth, that `value` lacks."""
+    if isinstance(whole, dict) and isinstance(value, dict):
+        return {key for key in whole if key not in value}.union(
+            *(_missing(whole[key], value[key]) for key in value)
+        )
+    if isinstance(whole, list) and isinstance(value, list):
+        return set[str]().union(*map(_missing, whole, value))
+    return set()
 
 
 class _MisfitError(ValueError):

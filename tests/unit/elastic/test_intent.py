@@ -161,6 +161,20 @@ def test_ends_of_orders_are_bounded() -> None:
     assert set(memory.undone) == {f"n-{n}" for n in range(50, UNDONE + 50)}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"schema": 1}',
+        encode(Intent(orders=(CopiedOrder(target="a", stamp=Stamp()),))).replace(b'"verb":null,', b""),
+    ],
+)
+def test_copy_without_a_key_is_refused(body: bytes) -> None:
+    """An empty object counted as a copy without orders: a job ran on the paused pool. An order without a verb has ended."""
+    with pytest.raises(ValueError, match="without"):
+        decode(body)
+
+
 def test_copy_of_another_schema_is_refused() -> None:
     with pytest.raises(ValueError, match="schema 9"):
         decode(encode(replace(Intent(), schema=9)))

@@ -572,7 +572,7 @@ def test_holder_that_slept_is_not_cut_off_before_a_later_look_at_the_object_fail
     desk = Desk()
     one, _ = desk.both()
     desk.control.readable = False
-    for desk.now in range(0, int(SAFE_S) + 1):
+    for desk.now in range(int(SAFE_S) + 1):
         one.tick()
     assert one.cut_off()
     desk.now += one.renew_every_s + 1.0

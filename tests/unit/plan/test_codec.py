@@ -83,6 +83,15 @@ class _Outer:
     anything: Any = None
 
 
+@pytest.mark.parametrize(("key", "text"), [("clock", '"clock":0.0,'), ("detail", '"detail":"no secret",')])
+def test_whole_value_has_each_key_at_each_depth(key: str, text: str) -> None:
+    lacking = message(REPORT).replace(text, "")
+    assert codec.loads_whole(NodeReport, message(REPORT)) == REPORT
+    assert loads(NodeReport, lacking), "it has a default"
+    with pytest.raises(ValueError, match=f"NodeReport without {key}"):
+        codec.loads_whole(NodeReport, lacking)
+
+
 def test_known_part_drops_keys_at_each_depth() -> None:
     newer = {"a": 1, "newer": 2}
     value = {"one": newer, "many": [newer], "named": {"newer": newer}, "anything": newer, "newer": 3}
