@@ -10,7 +10,7 @@ from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.intent_copy import IntentCopy
-from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.journal import Journal, fence_of
 from gpucluster.elastic.reconciler import Reconciler
 from gpucluster.elastic.registration import RegistrationService
 from gpucluster.plan import codec
@@ -104,7 +104,10 @@ class Fleet:
 
     # --- the daemon -------------------------------------------------------------------------------
     def start(self) -> None:
-        self.journal = Journal.open(self.folder / "journal.sqlite", self.now, first=not self.lives)
+        path, last = self.folder / "journal.sqlite", self.control.control
+        epoch = max(last.epoch, fence_of(path)) + 1  # as Lease.watch
+        self.control.control = replace(last, epoch=epoch)
+        self.journal = Journal.open(path, self.now, epoch, first=not self.lives, last_epoch=last.epoch)
         self.lives += 1
         self.registration = RegistrationService(
             lambda body: (0, body), receive=self._said, observe=self._ring

@@ -86,7 +86,7 @@ LOSSES: Mapping[Dependency, LossRow] = {
     ),
     Dependency.JOURNAL: LossRow(
         denied=frozenset({Ability.LAUNCH}),
-        stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until an operator confirms it",
+        stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until the copy can be read or an operator confirms it",
         goes_on=(_JOBS, (Ability.END_IDLE, "idle nodes end")),
         remedies={"": CONFIRM},
     ),

@@ -213,14 +213,13 @@ class Daemon:
         self._slurms = ThreadExecutor("scontrol", 1, self._inbox)
         self._leases = ThreadExecutor("lease", 1, self._inbox)
         lease = self._options.lease
-        epoch = lease.epoch if isinstance(lease, Lease) else None
-        shared = plan.head.standby is not None
         self._journal = Journal.open(
             paths.journal,
             time.time(),
-            epoch,
-            shared=shared,
-            first=not isinstance(lease, Lease) or lease.first,
+            lease.epoch,
+            shared=plan.head.standby is not None,
+            first=lease.first,
+            last_epoch=lease.last_epoch,
             each_page=self._notifier.tick,
         )
         self._registration = registration.RegistrationService(

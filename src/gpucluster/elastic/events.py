@@ -97,6 +97,14 @@ class JournalCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalOutdated:
+    """The journal is of before the last daemon, such as a restored backup: it lacks the orders since."""
+
+    epoch: int  # of the lease of the daemon that opened it last
+    last: int  # of the last daemon, by the control object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStarted:
     """The daemon started, with this epoch of the lease. Refusals `for_this_run` are dropped."""
 
@@ -581,7 +589,7 @@ Event = (
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
-    | PersonDrained | SlotsForgotten | IntentRestored
+    | PersonDrained | SlotsForgotten | IntentRestored | JournalOutdated
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from gpucluster.elastic.events import EVENTS, Entry, Event, JournalCreated
+from gpucluster.elastic.events import EVENTS, Entry, JournalCreated, JournalOutdated
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kin
 CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshot (only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL, memory TEXT NOT NULL);
 """
+_INSERT = "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)"
 Watch = Callable[[Sequence[Entry], Memory, Memory], object]  # entries, memory before and after them
 
 
@@ -84,15 +85,17 @@ class Journal:
         *,
         shared: bool = False,
         first: bool = True,
+        last_epoch: int = 0,
         each_page: Callable[[], object] = lambda: None,
     ) -> "Journal":
         """Open or create it as the holder of `epoch` (None: no fence). Another schema raises a StateError.
 
-        `shared`: other machines open it too. `first`: if there is no file, there was none before. `each_page` is called while
-        a long journal is read.
+        `shared`: other machines open it too. `first`: if there is no file, there was none before. `last_epoch`: of the last
+        daemon, by the control object. `each_page` is called while a long journal is read.
         """
         try:
-            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL", each_page, first=first)
+            mode = "TRUNCATE" if shared else "WAL"
+            return cls._opened(path, now, epoch, mode, each_page, first=first, last_epoch=last_epoch)
         except (sqlite3.OperationalError, OSError) as error:
             step = _step_after(error)
             raise StateError(f"the journal {path} cannot be opened: {error}", next_step=step) from error
@@ -109,6 +112,7 @@ class Journal:
         each_page: Callable[[], object],
         *,
         first: bool,
+        last_epoch: int,
     ) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
@@ -116,7 +120,9 @@ class Journal:
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(_TABLES)
         _check_schema(db, path)
-        epoch = _raise_fence(db, epoch)  # before the read: no other process can add events after it
+        epoch = _raise_fence(
+            db, epoch, last_epoch, now
+        )  # before the read: no other process can add events after it
         _give_back_room(db, each_page)
         memory, snapshot = _load_snapshot(db)
         tail = (entry for _, entry in read_entries(db, snapshot, each_page))
@@ -136,9 +142,9 @@ class Journal:
         """Write all of `entries` or none, and fold them into `memory`. StateError (for example a full disk) stops the daemon."""
         if not entries:
             return
-        rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
+        rows = [_row(entry) for entry in entries]
         memory = fold(self.memory, entries)
-        self._write(("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows))
+        self._write((_INSERT, rows))
         before, self.memory, self._last = self.memory, memory, self._last + len(rows)
         self.watch(entries, before, memory)
 
@@ -243,8 +249,10 @@ def read_entries(
         after = rows[-1][0]
 
 
-def _dump(event: Event) -> str:
-    return json.dumps(codec.to_json(event), separators=(",", ":"))
+def _row(entry: Entry) -> tuple[float, str, str]:
+    """Return the values of _INSERT."""
+    body = json.dumps(codec.to_json(entry.event), separators=(",", ":"))
+    return entry.at, type(entry.event).__name__, body
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
@@ -260,13 +268,16 @@ def _fence(db: sqlite3.Connection) -> int:
     return row[0] if row else 0
 
 
-def _raise_fence(db: sqlite3.Connection, epoch: int | None) -> int:
+def _raise_fence(db: sqlite3.Connection, epoch: int | None, last_epoch: int, now: float) -> int:
+    """Return our epoch. With the fence, note a journal of before the last daemon; without a fence its age is not known."""
     db.execute("BEGIN IMMEDIATE")
     old = _fence(db)
     new = old + 1 if epoch is None else epoch
     if new < old:
         db.execute("ROLLBACK")
         raise FencedError(f"the journal is of the daemon with epoch {old}, ours is {new}")
+    if 0 < old < last_epoch:
+        db.execute(_INSERT, _row(Entry(at=now, event=JournalOutdated(epoch=old, last=last_epoch))))
     db.execute("INSERT OR REPLACE INTO fence (only, epoch) VALUES (1, ?)", (new,))
     db.execute("COMMIT")
     return new

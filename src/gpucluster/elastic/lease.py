@@ -42,6 +42,7 @@ class AlwaysHeld:
     """A lease that is always held: for a dry run, and for tests with one daemon."""
 
     me = "alone"
+    epoch, last_epoch, first = None, 0, True  # as Lease; no epoch: the journal counts its own
 
     def held(self) -> bool:
         return True
@@ -96,6 +97,9 @@ class Lease:
         self._over = threading.Event()
         self._mine = Control()  # our last write
         self.epoch = 0
+        self.last_epoch = (
+            0  # of the last daemon that certainly opened the journal; one that never renewed may not have
+        )
         self.first = False  # no daemon of this cluster has acted before
 
     @property
@@ -146,7 +150,8 @@ class Lease:
         mine = replace(last, holder=self._me, epoch=epoch, beat=0)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
-        self.epoch, self.first = epoch, not seen.malformed and _has_not_acted(last)
+        self.epoch, self.last_epoch = epoch, last.epoch - (not last.beat)
+        self.first = not seen.malformed and self.last_epoch <= 0
         return ""
 
     def renew(self) -> None:
@@ -246,11 +251,6 @@ class Lease:
         self._seen = Stamped(control=control, etag=written)
         self._until = sent + self._ttl_s - self._margin_s
         return True
-
-
-def _has_not_acted(control: Control) -> bool:
-    """Return whether no daemon has acted: there was none, or the first one ended before its first renewal."""
-    return control.epoch == 0 or (control.epoch == 1 and control.beat == 0)
 
 
 def _nobody(seen: Stamped) -> str:

@@ -71,6 +71,53 @@ def test_pause_outlives_the_journal(f: Fleet) -> None:
     f.until(lambda: job.state == "RUNNING", 300)
 
 
+def backup(f: Fleet) -> dict[str, bytes]:
+    """Return the journal's files; the daemon is restarted for it."""
+    f.journal.close()
+    files = {path.name: path.read_bytes() for path in f.folder.glob("journal.sqlite*")}
+    f.start()
+    return files
+
+
+def restore(f: Fleet, files: dict[str, bytes]) -> None:
+    f.journal.close()
+    for path in f.folder.glob("journal.sqlite*"):
+        path.unlink()
+    for name, body in files.items():
+        (f.folder / name).write_bytes(body)
+    f.start()
+
+
+def test_journal_of_yesterday_launches_nothing_before_it_has_the_orders_of_today(f: Fleet) -> None:
+    """One failed read of the copy at the start was enough: it launched on the paused pool."""
+    yesterday = backup(f)
+    order(f, Verb.POOL_PAUSE)
+    f.orders.readable = False
+    restore(f, yesterday)
+    job = f.slurm.submit(1)
+    f.run(60)
+    assert not f.living()
+    assert "it cannot be read: SlowDown" in shown(f)
+    f.orders.readable = True
+    f.run(60)
+    assert not f.living()
+    assert "it cannot be read" not in shown(f)
+    order(f, Verb.POOL_RESUME)
+    f.until(lambda: job.state == "RUNNING", 300)
+
+
+def test_journal_of_yesterday_uses_no_token_of_today_again(f: Fleet) -> None:
+    """EC2 refused the first launch after a restore: its token was used, for other values or for ended instances."""
+    yesterday = backup(f)
+    first = f.slurm.submit(1, lasts=60)
+    f.until(lambda: first.state == "COMPLETED" and not f.living())
+    restore(f, yesterday)
+    second = f.slurm.submit(1)
+    f.until(lambda: second.state == "RUNNING", 300)
+    tokens = [spec.token for spec in f.cloud.launches]
+    assert len(tokens) == len(set(tokens)) == 2
+
+
 def test_spend_outlives_the_journal(f: Fleet) -> None:
     job = f.slurm.submit(1, lasts=1500)
     f.until(lambda: job.state == "RUNNING")

@@ -235,6 +235,20 @@ def test_daemon_with_an_older_epoch_cannot_write(tmp_path: Path) -> None:
     assert len(read_only(tmp_path / "j")) == 2  # Born, and the new one's
 
 
+@pytest.mark.parametrize(
+    ("opened_by", "last_epoch", "lacks"), [(3, 3, False), (3, 4, True), (5, 4, False), (0, 4, False)]
+)
+def test_journal_of_before_the_last_daemon_waits_for_the_copy_of_the_orders(
+    tmp_path: Path, opened_by: int, last_epoch: int, lacks: bool
+) -> None:
+    """A restored backup lacks the orders since. `opened_by` 0: by a version without leases."""
+    path = tmp_path / "j"
+    Journal.open(path, 1.0, opened_by).close()
+    Journal.open(path, 2.0, 6, last_epoch=last_epoch).close()  # killed before it read the copy
+    again = Journal.open(path, 3.0, 7, last_epoch=6)
+    assert again.memory.unrestored_since == (2.0 if lacks else None)
+
+
 def test_missing_and_old_journals_have_no_fence(tmp_path: Path) -> None:
     assert fence_of(tmp_path / "none") == 0
     sqlite3.connect(tmp_path / "old").close()

@@ -28,6 +28,7 @@ from gpucluster.elastic.decide.offers import all_offers, refusal_of
 from gpucluster.elastic.decide.world import InstanceStatus, World
 from gpucluster.elastic.events import (
     BootFailed,
+    DaemonStarted,
     Entry,
     Event,
     Interrupted,
@@ -77,9 +78,10 @@ def refused(key: str, lasts: float = 60.0, **changes: object) -> OfferRefused:
 def test_token_of_a_request_has_the_documented_inputs(
     what: str, failed: int, generation: int, attempt: int
 ) -> None:
-    """An input that changes makes another token, and then a repeated call would launch a second time."""
+    """The same for the values of one attempt alone. The epoch of the lease tells requests of a restored journal apart."""
     events: list[tuple[float, Event]] = [
-        (90.0, NodeNeeded(slot=slot, incarnation=1, jobs=(41,))) for slot in (A1, A2)
+        (99.0, DaemonStarted(epoch=5)),
+        *((90.0, NodeNeeded(slot=slot, incarnation=1, jobs=(41,))) for slot in (A1, A2)),
     ]
     for number in range(1, failed + 1):
         events += [
@@ -90,7 +92,7 @@ def test_token_of_a_request_has_the_documented_inputs(
     now = world(sight(PLAN, *events, nodes=[node(A1, WAKING)]))
     offer = all_offers(now)["h200", ZONE][0]
     request = new_request(now, offer, LaunchBatch(slots=(A1, A2)), 7)
-    parts = (PLAN.name, "e", "r7", str(generation), str(attempt), repr(offer.spec), A1, A2)
+    parts = (PLAN.name, "e", "5", "r7", str(generation), str(attempt), repr(offer.spec), A1, A2)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     assert request.token == f"gpucluster-{digest[:40]}", what
 

@@ -85,6 +85,25 @@ def test_a_daemon_is_the_first_until_one_has_renewed() -> None:
     assert not five.first
 
 
+def test_last_epoch_is_that_of_the_last_daemon_that_certainly_opened_the_journal() -> None:
+    desk = Desk()
+    found = list[int]()
+    for number, renews in enumerate((False, True, False, True)):
+        one = desk.lease(f"{number}")
+        assert one.watch() == ""
+        if renews:
+            one.renew()
+        desk.gone.add(one.me)
+        found.append(one.last_epoch)
+    desk.control.delete()
+    desk.now = TAKES_S
+    last = desk.lease("last")
+    last.watch()
+    desk.now += TAKES_S
+    assert last.watch() == ""
+    assert [*found, last.last_epoch] == [-1, 0, 2, 2, 4]
+
+
 def test_holder_may_act_until_its_time_is_over() -> None:
     desk = Desk()
     one, _ = desk.both()

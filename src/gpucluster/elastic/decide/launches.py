@@ -70,7 +70,10 @@ class LaunchBatch:
 
 
 def new_request(world: World, offer: Offer, batch: LaunchBatch, number: int) -> LaunchRequest:
-    """Return a new request. Its token differs from any other of this cluster (T01 to T04)."""
+    """Return a new request. Its token differs from any other of this cluster (T01 to T04).
+
+    Slots, number and generation come again after a journal is restored from a backup; the lease's epoch does not.
+    """
     slots = batch.slots
     generation = (
         max((incarnation.generation for s in slots if (incarnation := world.incarnation(s))), default=0) + 1
@@ -81,6 +84,7 @@ def new_request(world: World, offer: Offer, batch: LaunchBatch, number: int) -> 
     parts = (
         world.plan.name,
         world.memory.epoch,
+        str(world.memory.lease),
         f"r{number}",
         str(generation),
         str(attempt),

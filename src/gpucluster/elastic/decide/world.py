@@ -102,7 +102,7 @@ def positions_of(plan: SlurmPlan) -> Mapping[str, int]:
     return {name: position for position, name in enumerate(slots_of(plan))}
 
 
-NEW_JOURNAL = "the journal is new"
+NEW_JOURNAL = "the journal is new or outdated"
 
 
 def lost_of(observation: Observation, memory: Memory) -> Mapping[Dependency, Loss]:

@@ -6,6 +6,7 @@ from gpucluster.cloud.limits import INSTANCES, OWN, left
 from gpucluster.elastic.events import (
     DaemonStarted,
     JournalCreated,
+    JournalOutdated,
     LaunchDeferred,
     LaunchDone,
     LaunchDropped,
@@ -59,6 +60,11 @@ def smaller(old: Refusal | None, size: int, now: float) -> bool:
 def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
     draft.epoch = event.epoch
     draft.unrestored_since = None if event.first else at
+
+
+@folds(JournalOutdated)
+def _journal_outdated(draft: Draft, at: float, event: JournalOutdated) -> None:
+    draft.unrestored_since = at
 
 
 @folds(DaemonStarted)

@@ -209,7 +209,9 @@ class Memory:
     """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
-    unrestored_since: float | None = None  # the journal is new, and its orders and spend are not restored
+    unrestored_since: float | None = (
+        None  # the journal is new or outdated, and its orders and spend are not restored
+    )
     lease: int = 0  # epoch of the lease of the last daemon
     sequence: int = 0  # number of the changes of orders and of the budget's state
     requests: int = 0  # number of launches so far
