@@ -107,8 +107,7 @@ class Fleet:
         path, last = self.folder / "journal.sqlite", self.control.control
         epoch = max(last.epoch, fence_of(path)) + 1  # as Lease.watch
         self.control.control = replace(last, epoch=epoch)
-        self.journal = Journal.open(path, self.now, epoch, first=not self.lives, last_epoch=last.epoch)
-        self.lives += 1
+        self.journal = Journal.open(path, self.now, epoch, first=False, last_epoch=last.epoch)
         self.registration = RegistrationService(
             lambda body: (0, body), receive=self._said, observe=self._ring
         )
@@ -142,7 +141,9 @@ class Fleet:
             clients.lease,
             clock=lambda: self.now,
             publish=self.reconciler.show_copy,
+            first=not self.lives,
         )
+        self.lives += 1
         self.copy.start()
         self._look_at = 0.0
 

@@ -218,7 +218,7 @@ class Daemon:
             time.time(),
             lease.epoch,
             shared=plan.head.standby is not None,
-            first=lease.first,
+            first=lease.first and ports.orders is None,  # else the copy tells whether orders are lost
             last_epoch=lease.last_epoch,
             each_page=self._notifier.tick,
         )
@@ -252,6 +252,7 @@ class Daemon:
             self._options.lease,
             clock=time.time,
             publish=self._reconciler.show_copy,
+            first=self._options.lease.first,
         )
         self._notifier.tick()  # one attempt of S3 is below the watchdog's limit (notifier.WATCHDOG_S)
         copy.start()

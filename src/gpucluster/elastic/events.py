@@ -89,7 +89,7 @@ def source_key(pool: str, position: int) -> str:
 class JournalCreated:
     """A new journal. Each token contains `epoch`, so a rebuilt cluster gets no instance of an earlier cluster.
 
-    `first` False: a daemon of this cluster has acted before, so an earlier journal is lost.
+    `first` False: a daemon of this cluster may have acted before. The copy of the orders tells whether an earlier journal is lost.
     """
 
     epoch: str

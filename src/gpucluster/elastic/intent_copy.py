@@ -36,9 +36,11 @@ class IntentCopy:
         *,
         clock: Callable[[], float],
         publish: Callable[[CopyState], None],
+        first: bool = False,
     ) -> None:
+        """`first`: no daemon has acted before, as far as the control object tells: without a copy, nothing is lost."""
         self._port, self._executor, self._journal, self._lease = port, executor, journal, lease
-        self._clock, self._publish = clock, publish
+        self._clock, self._publish, self._first = clock, publish, first
         self._known = False  # whether `_etag` is that of the last version
         self._etag: str | None = None
         self._copied: Intent | None = None
@@ -106,11 +108,11 @@ class IntentCopy:
             self._failed(f"it cannot be read: {answer}")
             return
         self._known, self._etag, self._copied = True, answer.etag, None
-        if answer.body is None:
+        if answer.body is None and not self._first:
             self._useless(NO_COPY)
             return
         try:
-            copied = intent.decode(answer.body)
+            copied = intent.decode(answer.body) if answer.body is not None else Intent()
         except (ValueError, RecursionError) as error:
             self._useless(f"it cannot be read: {error}")
             return

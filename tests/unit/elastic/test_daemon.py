@@ -15,16 +15,19 @@ from random import Random
 
 import pytest
 from support.builders import a_plan
-from support.fleet import some_bindings, with_times
+from support.fleet import Fleet, some_bindings, with_times
 from support.slurm_model import SlurmModel
 from support.waiting import BOUND_S, eventually
 
+from gpucluster.cloud.port import Control
 from gpucluster.elastic import hook
-from gpucluster.elastic.daemon import QUIET_S, Daemon, Paths, Ports, load
+from gpucluster.elastic.daemon import QUIET_S, Daemon, Paths, Ports, RunOptions, load
+from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.log_lines import Lines, OneLine
+from gpucluster.elastic.standby import lease_of
 from gpucluster.errors import StateError
 from gpucluster.plan import codec, names
-from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
+from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl, ModelObject
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.slurm.values import SlurmView
 
@@ -114,6 +117,34 @@ def test_events_let_the_daemon_read_slurm_while_ec2_hangs(
             soon(lambda count=count: reads[0] >= count)
     finally:
         let_go.set()
+
+
+@pytest.mark.parametrize(
+    ("fence", "epoch", "readable", "waits"),
+    [(0, 0, True, False), (0, 0, False, True), (2, 2, False, False), (2, 3, False, True), (0, 3, True, True)],
+    ids=("first", "perhaps first", "goes on", "journal of yesterday", "journal lost"),
+)
+def test_daemon_knows_whether_its_journal_lacks_orders(
+    tmp_path: Path, fence: int, epoch: int, readable: bool, waits: bool
+) -> None:
+    """`fence`: epoch of the journal, 0: none; `epoch`: of the last daemon; there is no copy."""
+    plan = a_plan()
+    plan = replace(plan, head=replace(plan.head, address="127.0.0.1", registration_port=0))
+    fleet = Fleet(plan, tmp_path / "fleet")
+    paths = Paths(
+        bundle=tmp_path, journal=tmp_path / "j", spool=tmp_path / "s", wake=tmp_path / "w", metrics_port=0
+    )
+    if fence:
+        Journal.open(paths.journal, 1.0, fence).close()
+    control, orders = ModelControl(Control(epoch=epoch, beat=epoch)), ModelObject()
+    orders.readable = readable
+    lease = lease_of(control, 30.0, paths.journal, time.time)
+    assert lease.watch() == ""
+    ports = Ports(cloud=fleet.cloud, slurm=fleet.slurm, control=control, orders=orders)
+    daemon = Daemon(fleet.plan, fleet.bindings, paths, ports, RunOptions(lease=lease))
+    assert (daemon._journal.memory.unrestored_since is not None) is waits
+    daemon.stop()
+    daemon.run()
 
 
 def test_daemon_answers_nodes(running: Running) -> None:

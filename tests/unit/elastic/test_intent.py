@@ -110,6 +110,31 @@ def test_journal_of_yesterday_gets_the_pause_of_today() -> None:
     assert after(RESUME, memory=memory).undone["h200"] > copy.orders[0].stamp
 
 
+@pytest.mark.parametrize("epoch", [1, 7])
+def test_orders_since_the_epochs_began_anew_are_newer_than_the_copy(epoch: int) -> None:
+    """Control object and journal were lost. A pause that was given before the copy could be read vanished with its read."""
+    copy = Intent(
+        orders=(
+            CopiedOrder(target="h100", stamp=Stamp(epoch=epoch, sequence=4), verb=Verb.POOL_DRAIN),
+            CopiedOrder(target="h200", stamp=Stamp(epoch=epoch, sequence=9)),
+            CopiedOrder(target=KEEP.target, stamp=Stamp(epoch=epoch, sequence=8), verb=Verb.NODE_KEEP),
+        )
+    )
+    release = OrderGiven(verb=Verb.NODE_RELEASE, target=KEEP.target, by="bob")
+    waits = after(JournalCreated(epoch="e", first=False), DaemonStarted(epoch=1), PAUSE, KEEP, release)
+    event = restored(waits, copy, NOW)
+    assert event is not None
+    memory = after(event, memory=waits)
+    assert {target: order.verb for target, order in memory.orders.items()} == {
+        "h100": Verb.POOL_DRAIN,
+        "h200": Verb.POOL_PAUSE,
+    }
+    assert restored(memory, copy, NOW) is None
+    resumed = after(DaemonStarted(epoch=2), RESUME, memory=memory)
+    assert restored(resumed, intent_of(memory, NOW), NOW) is None
+    assert resumed.lease == 2
+
+
 def test_copy_that_is_older_than_the_journal_changes_nothing() -> None:
     """A pause whose resume was not copied yet must not come back."""
     paused = after(DaemonStarted(epoch=3), PAUSE)

@@ -214,7 +214,7 @@ def test_copy_of_another_daemon_is_merged_and_not_overwritten(f: Fleet) -> None:
     """Two writers: the version that was read is named, so neither loses the other's order."""
     order(f, Verb.POOL_PAUSE)
     copy = intent.decode(f.orders.body or b"")
-    newer = replace(copy.orders[0], verb=None, stamp=replace(copy.orders[0].stamp, epoch=99))
+    newer = replace(copy.orders[0], verb=None, stamp=replace(copy.orders[0].stamp, sequence=99))
     f.orders.put(intent.encode(replace(copy, orders=(newer,))))
     order(f, Verb.NODE_KEEP, "h200-2a-1")
     f.run(60)
@@ -251,7 +251,39 @@ def test_daemon_without_the_lease_does_not_write(f: Fleet) -> None:
     assert f.orders.writes == before
 
 
-def test_first_daemon_of_a_cluster_needs_no_confirmation(tmp_path: Path) -> None:
-    fleet = Fleet(a_plan(), tmp_path)
-    assert fleet.journal.memory.unrestored_since is None
-    assert not list(losses.sentences({}, fleet.now))
+def begin_anew(f: Fleet, *, first: bool) -> None:
+    """Lose journal and control object. `first`: no version of the control object is left."""
+    f.control.control = replace(f.control.control, epoch=0) if first else f.control.control
+    f.lives = 0
+    lose_journal(f)
+
+
+def test_first_daemon_of_a_cluster_needs_no_confirmation(f: Fleet) -> None:
+    """It launches once it knows that there is no copy."""
+    assert not list(losses.sentences({}, f.now))
+    assert f.journal.memory.unrestored_since is None
+    f.orders.body, f.orders.readable = None, False
+    begin_anew(f, first=True)
+    job = f.slurm.submit(1)
+    f.run(60)
+    assert not f.living()
+    f.orders.readable = True
+    f.until(lambda: job.state == "RUNNING", 300)
+
+
+def test_daemon_that_looks_like_the_first_takes_the_orders_of_the_copy(f: Fleet) -> None:
+    """Control object and journal were lost: it launched on the paused pool, and a pause that was given then vanished later."""
+    order(f, Verb.NODE_KEEP, "h200-2a-1")
+    order(f, Verb.POOL_PAUSE)
+    order(f, Verb.POOL_RESUME)
+    f.orders.readable = False
+    begin_anew(f, first=True)
+    job = f.slurm.submit(1)
+    order(f, Verb.POOL_PAUSE)
+    f.run(60)
+    f.orders.readable = True
+    f.run(60)
+    assert f.journal.memory.orders.keys() == {"h200", "h200-2a-1"}
+    assert not f.living()
+    order(f, Verb.POOL_RESUME)
+    f.until(lambda: job.state == "RUNNING", 300)

@@ -17,6 +17,7 @@ class Draft:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
         self.budget, self.budget_stamp = memory.budget, memory.budget_stamp
         self.unrestored_since, self.lease = memory.unrestored_since, memory.lease
+        self.copied_epoch = memory.copied_epoch
         self.sequence, self.undone = memory.sequence, dict(memory.undone)
         self.incarnations, self.launches = dict(memory.incarnations), dict(memory.launches)
         self.refusals, self.endings, self.jobs = (
@@ -47,7 +48,7 @@ class Draft:
     def next_stamp(self) -> Stamp:
         """Count a change of an order or of the budget's state, and return its stamp."""
         self.sequence += 1
-        return Stamp(epoch=self.lease, sequence=self.sequence)
+        return Stamp(epoch=max(self.lease, self.copied_epoch), sequence=self.sequence)
 
     def release(self, request: str) -> Launch | None:
         """Remove a request from the requests with unknown outcome."""

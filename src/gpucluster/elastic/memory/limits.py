@@ -1,5 +1,7 @@
 """Folds of limits: operators' orders, breakers, budget lines, unknown states, drains."""
 
+from dataclasses import replace
+
 from gpucluster.elastic.events import (
     DRAIN_ORDERS,
     BreakerReset,
@@ -75,7 +77,12 @@ def _order_completed(draft: Draft, at: float, event: OrderCompleted) -> None:
 @folds(IntentRestored)
 def _intent_restored(draft: Draft, at: float, event: IntentRestored) -> None:
     """Take over what is newer. The spend is never less than that of the copy."""
+    stamps = [event.budget_stamp, *(one.stamp for one in event.orders)]
+    epoch, waited = max(stamps).epoch, draft.unrestored_since is not None
     draft.unrestored_since = None
+    draft.sequence = max(draft.sequence, *(stamp.sequence for stamp in stamps))
+    if epoch > max(draft.lease, draft.copied_epoch) or (waited and epoch == draft.lease):
+        _stamp_anew(draft, epoch)
     for copied in event.orders:
         order = draft.orders.get(copied.target)
         known = draft.undone.get(copied.target, NEVER) if order is None else order.stamp
@@ -85,8 +92,6 @@ def _intent_restored(draft: Draft, at: float, event: IntentRestored) -> None:
         draft.budget, draft.budget_stamp = event.budget, event.budget_stamp
     for month, amount in event.spent.items():
         draft.spent[month] = max(draft.spent.get(month, 0), amount)
-    newest = max((one.stamp.sequence for one in event.orders), default=0)
-    draft.sequence = max(draft.sequence, newest, event.budget_stamp.sequence)
 
 
 @folds(BreakerTripped)
@@ -179,6 +184,18 @@ def _restore(draft: Draft, copied: CopiedOrder) -> None:
         now=copied.now,
         stamp=copied.stamp,
     )
+
+
+def _stamp_anew(draft: Draft, epoch: int) -> None:
+    """Make the orders and ends of this journal newer than those of a copy with `epoch`.
+
+    The lease does not reach that epoch, so control object and journal were lost: what was ordered since is newer.
+    """
+    draft.copied_epoch = epoch
+    for target, order in sorted(draft.orders.items(), key=lambda one: (one[1].stamp, one[0])):
+        draft.orders[target] = replace(order, stamp=draft.next_stamp())
+    for target in sorted(draft.undone, key=lambda one: (draft.undone[one], one)):
+        draft.undone[target] = draft.next_stamp()
 
 
 def _end_order(draft: Draft, target: str, stamp: Stamp) -> None:

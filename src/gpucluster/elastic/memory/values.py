@@ -213,6 +213,9 @@ class Memory:
         None  # the journal is new or outdated, and its orders and spend are not restored
     )
     lease: int = 0  # epoch of the lease of the last daemon
+    copied_epoch: int = (
+        0  # the highest one of a stamp of the copy: above `lease` if control object and journal were lost
+    )
     sequence: int = 0  # number of the changes of orders and of the budget's state
     requests: int = 0  # number of launches so far
     paced_until: float = 0.0
