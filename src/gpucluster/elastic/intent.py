@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gpucluster.elastic import ledger
 from gpucluster.elastic.events import CopiedOrder, IntentRestored, Stamp
 from gpucluster.elastic.memory import Memory
-from gpucluster.elastic.memory.limits import NEVER, UNDONE
+from gpucluster.elastic.memory.limits import UNDONE, last_stamp
 from gpucluster.plan import codec
 
 MAX_BYTES = 64 * 1024
@@ -75,14 +75,13 @@ def restored(memory: Memory, copy: Intent, now: float) -> IntentRestored | None:
     """Return what is newer in the copy than in memory; None: nothing, and memory does not wait for the copy."""
     mine = intent_of(memory, now)
     merged = merge(mine, copy)
-    known = {order.target: order.stamp for order in mine.orders}
     spent = {
         month: memory.spent.get(month, 0) + amount - mine.spent.get(month, 0)
         for month, amount in merged.spent.items()
         if amount > mine.spent.get(month, 0)
     }
     event = IntentRestored(
-        orders=tuple(order for order in merged.orders if order.stamp > known.get(order.target, NEVER)),
+        orders=tuple(order for order in merged.orders if order.stamp > last_stamp(memory, order.target)),
         budget=merged.budget,
         budget_stamp=merged.budget_stamp,
         spent=spent,

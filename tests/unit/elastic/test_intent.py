@@ -200,6 +200,28 @@ def test_copy_without_a_key_is_refused(body: bytes) -> None:
         decode(body)
 
 
+def test_order_whose_end_is_dropped_stays_over() -> None:
+    """A stale copy brought back a pause that was resumed 257 orders ago."""
+    paused = after(DaemonStarted(epoch=3), PAUSE)
+    stale = intent_of(paused, NOW)
+    ends = [OrderGiven(verb=Verb.NODE_RELEASE, target=f"n-{n}", by="ada") for n in range(UNDONE)]
+    memory = after(RESUME, *ends, memory=paused)
+    assert PAUSE.target not in memory.undone
+    assert restored(memory, stale, NOW) is None
+    assert not after(IntentRestored(orders=stale.orders), memory=memory).orders
+
+
+def test_old_order_is_restored_beside_many_newer_ends() -> None:
+    """Restoring the ends drops others: what those ends tell must not hide an order of the same copy."""
+    orders = (
+        CopiedOrder(target="h200", stamp=Stamp(sequence=1), verb=Verb.POOL_PAUSE),
+        *(CopiedOrder(target=f"a-{n}", stamp=Stamp(sequence=n + 2)) for n in range(UNDONE)),
+    )
+    ends = [OrderGiven(verb=Verb.NODE_RELEASE, target=f"n-{n}", by="ada") for n in range(UNDONE)]
+    memory = after(JournalCreated(epoch="e", first=False), DaemonStarted(epoch=1), *ends)
+    assert after(IntentRestored(orders=orders), memory=memory).orders.keys() == {"h200"}
+
+
 def test_copy_of_another_schema_is_refused() -> None:
     with pytest.raises(ValueError, match="schema 9"):
         decode(encode(replace(Intent(), schema=9)))

@@ -17,7 +17,7 @@ class Draft:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
         self.budget, self.budget_stamp = memory.budget, memory.budget_stamp
         self.unrestored_since, self.lease = memory.unrestored_since, memory.lease
-        self.copied_epoch = memory.copied_epoch
+        self.copied_epoch, self.dropped = memory.copied_epoch, memory.dropped
         self.sequence, self.undone = memory.sequence, dict(memory.undone)
         self.incarnations, self.launches = dict(memory.incarnations), dict(memory.launches)
         self.refusals, self.endings, self.jobs = (

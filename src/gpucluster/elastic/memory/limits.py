@@ -23,6 +23,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.memory.draft import Draft, folds
 from gpucluster.elastic.memory.values import (
     LingeringState,
+    Memory,
     OpenBreaker,
     OperatorOrder,
     PersonDrain,
@@ -32,7 +33,6 @@ from gpucluster.slurm import hostlist
 
 HOUR_S = 3600.0
 UNDONE = 256  # ends of orders that are remembered
-NEVER = Stamp(epoch=-1)  # of a target without an order: older than orders of journals without stamps
 _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
 
 
@@ -83,11 +83,8 @@ def _intent_restored(draft: Draft, at: float, event: IntentRestored) -> None:
     draft.sequence = max(draft.sequence, *(stamp.sequence for stamp in stamps))
     if epoch > max(draft.lease, draft.copied_epoch) or (waited and epoch == draft.lease):
         _stamp_anew(draft, epoch)
-    for copied in event.orders:
-        order = draft.orders.get(copied.target)
-        known = draft.undone.get(copied.target, NEVER) if order is None else order.stamp
-        if copied.stamp > known:
-            _restore(draft, copied)
+    for copied in [one for one in event.orders if one.stamp > last_stamp(draft, one.target)]:
+        _restore(draft, copied)
     if (event.budget_stamp, event.budget) > (draft.budget_stamp, draft.budget):
         draft.budget, draft.budget_stamp = event.budget, event.budget_stamp
     for month, amount in event.spent.items():
@@ -203,7 +200,14 @@ def _end_order(draft: Draft, target: str, stamp: Stamp) -> None:
     draft.orders.pop(target, None)
     draft.undone[target] = stamp
     if len(draft.undone) > UNDONE:
-        del draft.undone[min(draft.undone, key=lambda one: (draft.undone[one], one))]
+        oldest = min(draft.undone, key=lambda one: (draft.undone[one], one))
+        draft.dropped = max(draft.dropped, draft.undone.pop(oldest))
+
+
+def last_stamp(memory: Memory | Draft, target: str) -> Stamp:
+    """Return the stamp of the target's order or of its end. For an unknown target: that of the newest end that was dropped."""
+    order = memory.orders.get(target)
+    return memory.undone.get(target, memory.dropped) if order is None else order.stamp
 
 
 def _slots(names: str) -> tuple[str, ...]:

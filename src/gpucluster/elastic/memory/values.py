@@ -139,6 +139,9 @@ class BucketLevel:
     at: float
 
 
+NEVER = Stamp(epoch=-1)  # of a target without an order: older than orders of journals without stamps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOrder:
     """An operator's order for a pool or a slot that is in force."""
@@ -235,6 +238,7 @@ class Memory:
         default_factory=dict[str, OperatorOrder]
     )  # pool or slot -> order
     undone: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])  # pool or slot whose order is over
+    dropped: Stamp = NEVER  # the newest one that `undone` lost: an unknown target up to it is over
     boots: Mapping[str, int] = field(default_factory=dict[str, int])  # pool -> failed boots in a row
     breakers: Mapping[str, OpenBreaker] = field(
         default_factory=dict[str, OpenBreaker]
