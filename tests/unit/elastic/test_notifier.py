@@ -199,7 +199,7 @@ class HangingControl:
     """S3 that does not answer; `answers`: the calls before it hangs."""
 
     def __init__(self, hanging: Hanging, answers: int = 0) -> None:
-        self.hanging, self.answers = hanging, answers
+        self.hanging, self.answers, self.calls = hanging, answers, 0
         self.control = Control()
 
     def read(self) -> Control:
@@ -222,6 +222,7 @@ class HangingControl:
         """Not called here."""
 
     def _call(self) -> None:
+        self.calls += 1
         if self.answers:
             self.answers -= 1
         else:
@@ -236,14 +237,13 @@ class NoCloud:
         return ()
 
 
-def lease_of(control: ControlPort) -> Lease:
-    """A lease that ends while S3 hangs: each read of the clock is ten seconds later."""
-    now = iter(range(0, 10**6, 10))
+def lease_of(control: HangingControl) -> Lease:
+    """A lease that ends after some failed renewals: each call of S3 takes four seconds of its clock."""
     return Lease(
         control,
         "head/boot/1.2/n",
         30.0,
-        clock=lambda: float(next(now)),
+        clock=lambda: 4.0 * control.calls,
         wall=lambda: 1e9,
         local_holders=LocalHolders(has_ended=lambda _: False, kill=lambda _: None),
         known_epoch=lambda: 0,
@@ -294,6 +294,7 @@ class Run:
 @pytest.fixture
 def run(tmp_path: Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setattr(daemon_module, "SCAN_S", 0.02)
+    monkeypatch.setattr(daemon_module, "RENEW_AGAIN_S", 0.02)
     one = Run(tmp_path, systemd.address)
     try:
         yield one
