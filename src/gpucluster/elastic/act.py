@@ -54,6 +54,7 @@ from gpucluster.elastic.model import (
     DeleteMessages,
     DeleteReservation,
     Drain,
+    JobRun,
     LaunchGang,
     MarkDown,
     PowerDown,
@@ -360,30 +361,24 @@ class Actor:
 
     def _signal(self, action: Signal) -> None:
         """Signal the batch scripts. They get a second signal if the daemon is killed before it records the first."""
-        done = JobsSignalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
+
         self._slurm(
-            lambda: self._clients.slurm.signal(action.jobs, action.signal), action, _SIGNAL_FAILPOINTS, done
+            lambda: self._clients.slurm.signal(action.jobs, action.signal), action, _SIGNAL_FAILPOINTS
         )
 
     def _requeue(self, action: Requeue) -> None:
-        done = JobsRequeued(instance=action.instance, jobs=action.jobs)
+        def requeue() -> Requeue:
+            due = action if self._clients.lease.held() else self._still_in_these_runs(action)
+            if due.runs:
+                self._clients.slurm.requeue(due.jobs, due.reason, held=due.held)
+            return due
 
-        def requeue() -> None:
-            jobs = action.jobs if self._clients.lease.held() else self._still_in_this_run(action)
-            self._clients.slurm.requeue(jobs, action.reason, held=action.held)
+        self._slurm(requeue, action, _REQUEUE_FAILPOINTS)
 
-        self._slurm(
-            requeue,
-            action,
-            _REQUEUE_FAILPOINTS,
-            done,
-        )
-
-    def _still_in_this_run(self, action: Requeue) -> tuple[int, ...]:
-        """Return the jobs that still are in the run that was decided on: no other daemon, and no person, requeued them."""
-        jobs = {job.id: job for job in self._clients.slurm.read(self._clients.clock()).jobs}
-        seen = zip(action.jobs, action.started_at, strict=True) if action.started_at else ()
-        return tuple(n for n, at in seen if n in jobs and jobs[n].nodes and jobs[n].started_at == at)
+    def _still_in_these_runs(self, action: Requeue) -> Requeue:
+        """Return it for the jobs that still are in the run that was decided on: no other daemon, and no person, requeued them."""
+        runs = {JobRun.of(job) for job in self._clients.slurm.read(self._clients.clock()).jobs}
+        return replace(action, runs=tuple(run for run in action.runs if run in runs))
 
     def _set_reservation(self, action: SetReservation) -> None:
         self._slurm(lambda: self._clients.slurm.set_reservation(action.reservation), action)
@@ -403,29 +398,33 @@ class Actor:
 
     def _slurm(
         self,
-        call: Callable[[], None],
+        call: Callable[[], Requeue | None],
         action: Action,
         failpoints: "UpdateFailpoints | None" = None,
-        done: Event | None = None,
     ) -> None:
-        """Update Slurm. The update is idempotent and the next list shows a failure, so an error is only logged."""
+        """Update Slurm. `call` returns the part of the action that it carried out; None: all of it.
+
+        The update is idempotent and the next list shows a failure, so an error is only logged.
+        """
         clients, at = self._clients, failpoints or _UPDATE_FAILPOINTS
         clients.hit(at.before)
         self._recent.note(action, UNDER_WAY)
 
-        def updated(error: GpuclusterError | None) -> None:
+        def updated(result: Requeue | GpuclusterError | None) -> None:
             clients.hit(at.after)
+            error = result if isinstance(result, GpuclusterError) else None
             self._recent.note(action, None if error else clients.clock())
             self._repeats.tried(action, error.message if error else "")
             if error is not None:
                 log.warning("%s: %s", describe(action), error.message)
                 return
-            if done is not None:
-                self._write(done)
+            done = result if isinstance(result, Requeue) else action
+            if (event := _record_of(done)) is not None:
+                self._write(event)
                 clients.hit(at.written)
-            log.info("%s", describe(action))
+            log.info("%s", describe(done))
 
-        clients.slurm_executor.submit(lambda: _error_of(clients.lease, action, call), updated)
+        clients.slurm_executor.submit(lambda: _result_of(clients.lease, action, call), updated)
 
     def _write(self, *events: Event) -> None:
         at = self._clients.clock()
@@ -484,11 +483,23 @@ def _may(lease: LeaseCheck, action: Action) -> bool:
     return lease.held() or (isinstance(action, WITHOUT_CONTROL) and lease.cut_off())
 
 
-def _error_of(lease: LeaseCheck, action: Action, call: Callable[[], None]) -> GpuclusterError | None:
+def _record_of(done: Action) -> Event | None:
+    """Return what the journal must know of an update of Slurm; None: the next list of Slurm shows it."""
+    match done:
+        case Signal(instance=instance, jobs=jobs, signal=signal):
+            return JobsSignalled(instance=instance, jobs=jobs, signal=signal)
+        case Requeue(instance=instance, jobs=jobs) if jobs:
+            return JobsRequeued(instance=instance, jobs=jobs)
+        case _:
+            return None
+
+
+def _result_of(
+    lease: LeaseCheck, action: Action, call: Callable[[], Requeue | None]
+) -> Requeue | GpuclusterError | None:
     if not _may(lease, action):
         return GpuclusterError(_NOT_OURS.message)
     try:
-        call()
+        return call()
     except GpuclusterError as error:
         return error
-    return None

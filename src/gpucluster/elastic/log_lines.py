@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import cast
 
 from gpucluster.elastic.events import Event, HookCalled
-from gpucluster.elastic.model import Action, Comment, LaunchGang, RecordEvents, Terminate
+from gpucluster.elastic.model import Action, Comment, LaunchGang, RecordEvents, Requeue, Terminate
 from gpucluster.slurm.hostlist import fold
 from gpucluster.text import printable
 
@@ -42,9 +42,8 @@ def describe(what: Action | Event) -> str:
             return f"launch {again}{request.id}: {many} in {request.spec.zone} as {fold(request.slots)}: {reason}"
         case Terminate(instances=instances, reason=reason):
             return f"terminate {' '.join(instances)}: {reason}"
-        case Comment(jobs=jobs, reason=reason, again=again):
-            which = f"job {', '.join(map(str, jobs))}"
-            return f"have slurmctld save the start of {which}" if again else f"comment {which}: {reason}"
+        case Comment() | Requeue():
+            return _of_jobs(what)
         case RecordEvents(entries=entries):
             return f"record {len(entries)} events"
         case HookCalled(kind=kind, hostlist=hostlist, jobs=jobs):
@@ -65,6 +64,15 @@ def event_lines(events: Iterable[Event]) -> tuple[str, ...]:
         " ".join(part for part in (name, fold(slots) if slots else "", rest) if part)
         for (name, rest), slots in found.items()
     )
+
+
+def _of_jobs(action: Comment | Requeue) -> str:
+    which = f"job {', '.join(map(str, action.jobs))}"
+    if isinstance(action, Comment):
+        again = f"have slurmctld save the start of {which}"
+        return again if action.again else f"comment {which}: {action.reason}"
+    which = which if action.runs else "no job, because another run of each has begun"
+    return f"requeue {'and hold ' if action.held else ''}{which}: {action.reason}"
 
 
 def _plain(what: Action | Event) -> str:

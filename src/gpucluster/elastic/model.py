@@ -12,7 +12,7 @@ from gpucluster.cloud.port import Instance, QueueNotice, Reservation
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.events import Entry, LaunchRequest
 from gpucluster.plan.messages import HeldBundle, NodeReport
-from gpucluster.slurm.values import SlurmReservation, SlurmView
+from gpucluster.slurm.values import SlurmJob, SlurmReservation, SlurmView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +169,30 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requeue:
-    """Requeue running jobs; recorded afterwards as JobsRequeued."""
+class JobRun:
+    """A run of a job as it was seen. A later run has another start or other nodes."""
 
-    jobs: tuple[int, ...]
+    job: int
+    started_at: float
+    nodes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: SlurmJob) -> "JobRun":
+        return cls(job=job.id, started_at=job.started_at, nodes=job.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Requeue jobs; those that were requeued are recorded afterwards as JobsRequeued."""
+
+    runs: tuple[JobRun, ...]
     instance: str
     reason: str
     held: bool = False  # True: the jobs stay held until a person releases them
-    started_at: tuple[float, ...] = ()  # of each job as it was seen; empty: not compared
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        return tuple(run.job for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

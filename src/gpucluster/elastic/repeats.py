@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpucluster.elastic.model import Action, Comment, LaunchGang, Repeat, Terminate
+from gpucluster.elastic.model import Action, Comment, LaunchGang, Repeat, Requeue, Terminate
 from gpucluster.elastic.sent_updates import TARGETS
 
 KEPT_S = (
@@ -50,5 +50,7 @@ def targets(action: Action) -> tuple[str | int, ...]:
         return action.request.slots
     if isinstance(action, Terminate):
         return action.instances
+    if isinstance(action, Requeue):
+        return action.jobs
     field = TARGETS.get(type(action))
     return getattr(action, field) if field else ()

@@ -11,6 +11,7 @@ from gpucluster.elastic.model import (
     Block,
     Comment,
     Drain,
+    JobRun,
     MarkDown,
     PowerDown,
     PowerUp,
@@ -20,11 +21,13 @@ from gpucluster.elastic.model import (
     Undrain,
 )
 
+Target = int | str | JobRun
 UNDER_WAY = float("inf")
 # update of Slurm -> the field with its targets; other actions are sent as often as they are decided
 TARGETS: dict[type[Action], str] = {
     **dict.fromkeys((Block, Drain, MarkDown, PowerDown, PowerUp, ResetDown, Undrain), "slots"),
-    **dict.fromkeys((Comment, Requeue, Signal), "jobs"),
+    **dict.fromkeys((Comment, Signal), "jobs"),
+    Requeue: "runs",
 }
 
 
@@ -32,7 +35,7 @@ class Recent:
     """The times of sent updates, by action without its targets, and by target."""
 
     def __init__(self) -> None:
-        self._done: dict[Action, dict[int | str, float]] = {}
+        self._done: dict[Action, dict[Target, float]] = {}
 
     def left(self, action: Action, seen_at: float, now: float) -> Action | None:
         """Return `action` for the targets without an update since `seen_at`; None without such a target."""
@@ -40,7 +43,7 @@ class Recent:
         done = self._done.get(_kind(action, name)) if name else None
         if name is None or not done:
             return action
-        targets: tuple[int | str, ...] = getattr(action, name)
+        targets: tuple[Target, ...] = getattr(action, name)
         left = tuple(t for t in targets if not _since(done.get(t), seen_at, now))
         return _with(action, name, left) if left else None
 
@@ -71,5 +74,5 @@ def _kind(action: Action, name: str) -> Action:
     return _with(action, name, ())
 
 
-def _with(action: Any, name: str, targets: tuple[int | str, ...]) -> Action:
+def _with(action: Any, name: str, targets: tuple[Target, ...]) -> Action:
     return replace(action, **{name: targets})

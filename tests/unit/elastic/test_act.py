@@ -26,6 +26,7 @@ from gpucluster.elastic.model import (
     DeleteMessages,
     DeleteReservation,
     Drain,
+    JobRun,
     LaunchGang,
     MarkDown,
     PowerDown,
@@ -334,7 +335,7 @@ class RecordingSlurm(SlurmModel):
 
 RESERVATION = SlurmReservation(name="gpucluster-cr-1", starts_at=NOW, ends_at=NOW + 60, nodes=(SLOT,))
 SIGNAL = Signal(jobs=(41,), signal="USR1", instance="i-1", reason="spot")
-REQUEUE = Requeue(jobs=(41,), instance="i-1", reason="spot")
+REQUEUE = Requeue(runs=(JobRun(job=41, started_at=NOW - 60, nodes=(SLOT,)),), instance="i-1", reason="spot")
 CALLS: tuple[tuple[Action, Call], ...] = (
     (Block(slots=(SLOT,), reason="full"), ("update", (SLOT,), "drain", "full")),
     (Drain(slots=(SLOT,), reason="spot"), ("update", (SLOT,), "drain", "spot")),

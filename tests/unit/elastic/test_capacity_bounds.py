@@ -34,6 +34,7 @@ from gpucluster.elastic.model import (
     Action,
     Block,
     Comment,
+    JobRun,
     LaunchGang,
     MarkDown,
     PowerDown,
@@ -413,6 +414,17 @@ def test_het_job_is_signalled_as_a_whole_and_requeued_while_it_starts(
     found = acts(moment)
     assert [a.jobs for a in found if isinstance(a, Signal)] == signalled, what
     assert [a.jobs for a in found if isinstance(a, Requeue)] == requeued, what
+
+
+def test_requeue_of_a_het_job_names_the_run_of_its_leader() -> None:
+    """Slurm requeues the leader, which may be on a node that stays."""
+    leader = job(5, A2, het_id=5)
+    other = job(6, A1, het_id=5, starts=True, started_at=NOW - 60)
+    moment = sight(
+        PLAN, *living(A1, A2), *leaves(A1), nodes=[node(A1, BUSY), node(A2, BUSY)], jobs=[leader, other],
+        instances=[instance(0), instance(1)],
+    )  # fmt: skip
+    assert [a.runs for a in acts(moment) if isinstance(a, Requeue)] == [(JobRun.of(leader),)]
 
 
 # --- notices -----------------------------------------------------------------------------------------------------

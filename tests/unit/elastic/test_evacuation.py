@@ -39,6 +39,7 @@ from gpucluster.elastic.model import (
     CloudView,
     Comment,
     Drain,
+    JobRun,
     MarkDown,
     Observation,
     PowerDown,
@@ -216,7 +217,7 @@ def test_spot_notice_drains_signals_and_replaces_at_once_and_requeues_before_the
     assert not kinds(s.step(), Drain, Signal, Requeue, PowerUp, MarkDown, PowerDown)
     s.now += 1
     assert kinds(s.step(), Drain, Signal, Requeue, MarkDown) == [
-        Requeue(jobs=(7,), instance=of(A1), reason=OURS, started_at=(s.jobs[0].started_at,))
+        Requeue(runs=(JobRun.of(s.jobs[0]),), instance=of(A1), reason=OURS)
     ]
 
 
@@ -369,7 +370,7 @@ def test_suspended_job_keeps_its_instance_until_its_requeue() -> None:
     assert not kinds(s.step(), Signal, Requeue, MarkDown, PowerDown)
     s.now = NOW + 120 - TERMINATION.lead_s
     assert kinds(s.step(), Requeue, MarkDown) == [
-        Requeue(jobs=(7,), instance=of(A1), reason=OURS, started_at=(s.jobs[0].started_at,))
+        Requeue(runs=(JobRun.of(s.jobs[0]),), instance=of(A1), reason=OURS)
     ]
 
 

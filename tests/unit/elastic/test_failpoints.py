@@ -16,7 +16,7 @@ from gpucluster.elastic.act import Actor, Clients, Failpoint
 from gpucluster.elastic.events import JobsRequeued, JobsSignalled
 from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.model import Action, DeleteMessages, Requeue, Signal
+from gpucluster.elastic.model import Action, DeleteMessages, JobRun, Requeue, Signal
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 
@@ -89,6 +89,7 @@ def test_kill_during_an_evacuation_leaves_no_job_without_its_signal(tmp_path: Pa
     slurm, queue = SlurmModel(plan, lambda kind, hosts: None), Queue()
     job = slurm.submit(1)
     slurm.tick(1.0)
+    run = JobRun(job=job.id, started_at=job.started, nodes=job.nodes)
     seen: Counter[Failpoint] = Counter()
 
     def hit(at: Failpoint) -> None:
@@ -114,7 +115,7 @@ def test_kill_during_an_evacuation_leaves_no_job_without_its_signal(tmp_path: Pa
 
     todo: tuple[tuple[type[object], Action], ...] = (
         (JobsSignalled, Signal(jobs=(job.id,), signal="USR1", instance="i-1", reason="spot")),
-        (JobsRequeued, Requeue(jobs=(job.id,), instance="i-1", reason="spot")),
+        (JobsRequeued, Requeue(runs=(run,), instance="i-1", reason="spot")),
     )
     for _ in range(2):  # one run that is killed, and one that is not
         journal = Journal.open(tmp_path / "j", 1.0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from signal import SIGUSR1
 
 import pytest
 from support.builders import a_plan
@@ -22,7 +23,7 @@ from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, deni
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.node_table import ROWS
-from gpucluster.elastic.events import Entry, OrderGiven, Verb
+from gpucluster.elastic.events import Entry, JobsRequeued, OrderGiven, Verb
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
@@ -32,6 +33,7 @@ from gpucluster.elastic.model import (
     Comment,
     DeleteMessages,
     Drain,
+    JobRun,
     LaunchGang,
     PowerDown,
     RecordEvents,
@@ -40,6 +42,7 @@ from gpucluster.elastic.model import (
 )
 from gpucluster.plan.model import Termination
 from gpucluster.plan.names import TAG_ROLE
+from gpucluster.slurm.values import SlurmView
 
 CHANNELS = {"both": (), "queue alone": ("metadata",), "agent alone": ("queue",)}
 PROMISES = re.compile("launch|terminat|power|undrain|sets it|resumes|replace")
@@ -250,16 +253,58 @@ def test_lease_that_s3_refuses_to_renew_is_told_with_that_refusal(
     pair.end()
 
 
-def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(f: Fleet) -> None:
-    """The job's start time is read again just before."""
-    job = running(f)
+def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(
+    f: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job's start time and nodes are read again just before, and only what was sent is recorded."""
+    job, other = running(f), running(f)
     lease = CutOff()
     clients = replace(f.reconciler._clients, lease=lease)
     lease.cut = True
-    for started_at, restarts in ((job.started - 1, 0), (job.started, 1)):
-        action = Requeue(jobs=(job.id,), instance="i-1", reason="spot", started_at=(started_at,))
-        Actor(clients).act((action,), f.now)
-        assert job.restarts == restarts
+    run = JobRun(job=job.id, started_at=job.started, nodes=job.nodes)
+    second = JobRun(job=other.id, started_at=other.started, nodes=other.nodes)
+    earlier, elsewhere = replace(run, started_at=run.started_at - 1), replace(run, nodes=other.nodes)
+    caplog.set_level("INFO")
+    for runs in ((earlier,), (elsewhere,), (earlier, second), (run,)):
+        Actor(clients).act((Requeue(runs=runs, instance="i-1", reason="spot"),), f.now)
+    assert (job.restarts, other.restarts) == (1, 1)
+    assert [e.event.jobs for e in f.journal.entries() if isinstance(e.event, JobsRequeued)] == [
+        (other.id,),
+        (job.id,),
+    ]
+    none = "requeue no job, because another run of each has begun: spot"
+    said = [message for message in caplog.messages if message.startswith("requeue")]
+    assert said == [none, none, f"requeue job {other.id}: spot", f"requeue job {job.id}: spot"]
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["as the holder", "cut off"])
+def test_job_without_a_handler_of_our_signal_is_requeued(f: Fleet, cut: bool) -> None:
+    """Cut off, the daemon requeued nothing and recorded that it had: the job was lost."""
+    job = running(f, 1)
+    if cut:
+        cut_off(f)
+    dies_of_signals(f)
+    f.model.interrupt(f.living()[0].id, f.now, 120.0)
+    f.until(lambda: job.state == "PENDING", 118)
+    assert job.restarts == 1
+    assert [e.event.jobs for e in f.journal.entries() if isinstance(e.event, JobsRequeued)] == [(job.id,)]
+
+
+def dies_of_signals(f: Fleet) -> None:
+    """Let each batch script die of its signal: the job is FAILED, and stays on its nodes until it is requeued."""
+    read = f.slurm.read
+
+    def seen(at: float) -> SlurmView:
+        view = read(at)
+        dead = {number for _, number, _ in f.slurm.signals}
+        died = frozenset({"FAILED"})
+        jobs = (
+            replace(j, states=died, exit_signal=SIGUSR1) if j.id in dead and not j.restarts else j
+            for j in view.jobs
+        )
+        return replace(view, jobs=tuple(jobs))
+
+    f.slurm.read = seen  # type: ignore[method-assign]
 
 
 def test_machine_whose_termination_ec2_refuses_is_not_told_to_end(f: Fleet) -> None:

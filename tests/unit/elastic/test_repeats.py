@@ -11,11 +11,12 @@ from support.fleet import Fleet
 
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import Line, Part, repeated, why
-from gpucluster.elastic.model import Action, Drain, Repeat, Requeue
+from gpucluster.elastic.model import Action, Drain, JobRun, Repeat, Requeue
 from gpucluster.elastic.repeats import KEPT_S, Repeats
 from gpucluster.errors import GpuclusterError
 
 ERROR = "slurm_update error: Invalid user id"
+RUN = JobRun(job=7, started_at=NOW - 60, nodes=("a-1",))
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_act_that_succeeds_without_an_effect_is_told_after_a_time() -> None:
 
 
 def test_act_that_no_pass_decides_is_forgotten() -> None:
-    repeats, act = Repeats(), Requeue(jobs=(7,), instance="i-1", reason="spot")
+    repeats, act = Repeats(), Requeue(runs=(RUN,), instance="i-1", reason="spot")
     repeats.decided((act,), NOW)
     repeats.tried(act, ERROR)
     assert [one.target for one in repeats.shown(NOW, 60.0)] == ["7"]

@@ -1,12 +1,15 @@
 """What was asked of Slurm after a look is not asked again on that look."""
 
+from dataclasses import replace
+
 import pytest
 
-from gpucluster.elastic.model import Action, Block, Comment, Signal, Terminate
+from gpucluster.elastic.model import Action, Block, Comment, JobRun, Requeue, Signal, Terminate
 from gpucluster.elastic.sent_updates import UNDER_WAY, Recent
 
 BLOCK = Block(slots=("a", "b"), reason="gpucluster: full")
 ONE = Block(slots=("b",), reason="gpucluster: full")
+RUN = JobRun(job=7, started_at=5.0, nodes=("a",))
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,13 @@ ONE = Block(slots=("b",), reason="gpucluster: full")
             Signal(jobs=(7, 8), signal="USR1", instance="i", reason="spot"),
             Signal(jobs=(8,), signal="USR1", instance="i", reason="spot"),
             id="jobs likewise",
+        ),
+        pytest.param(
+            Requeue(runs=(RUN,), instance="i", reason="spot"),
+            12.0,
+            Requeue(runs=(replace(RUN, started_at=11.0), RUN), instance="i", reason="spot"),
+            Requeue(runs=(replace(RUN, started_at=11.0),), instance="i", reason="spot"),
+            id="another run of a job",
         ),
         pytest.param(
             Comment(jobs=(7,), reason="x"), 12.0, Comment(jobs=(7,), reason="y"), Comment(jobs=(7,), reason="y"),

@@ -15,7 +15,17 @@ from gpucluster.elastic.decide.placement import Need
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.memory import Incarnation, Interruption, Placement
-from gpucluster.elastic.model import Action, Drain, MarkDown, PowerDown, PowerUp, Requeue, Signal, Undrain
+from gpucluster.elastic.model import (
+    Action,
+    Drain,
+    JobRun,
+    MarkDown,
+    PowerDown,
+    PowerUp,
+    Requeue,
+    Signal,
+    Undrain,
+)
 from gpucluster.plan.model import Termination
 from gpucluster.slurm import drains
 from gpucluster.slurm.drains import DrainOwner
@@ -330,10 +340,15 @@ class EvacuatingJob:
         """Return the steps that were done in this run of the job, for any of its instances."""
         return world.memory.jobs.get(str(self.id), _NO_PLACEMENT)
 
+    def seen_run(self, world: World) -> JobRun:
+        """Return the run of the job, or of the leader of the het job, which may be on other nodes."""
+        leader = next((job for job in world.slurm.jobs if job.id == self.id), self.jobs[0])
+        return replace(JobRun.of(leader), job=self.id)
+
 
 def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Action]:
     signals: dict[tuple[str, str, str], list[int]] = {}
-    back: dict[tuple[str, str, bool], list[tuple[int, float]]] = {}
+    back: dict[tuple[str, str, bool], list[JobRun]] = {}
     for job in _evacuated_jobs(nodes):
         one = job.due(world.now, lambda x: x.signal_at)
         if one is None:
@@ -347,12 +362,12 @@ def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Ac
             signals.setdefault(key, []).append(job.id)
         last = job.due(world.now, lambda x: x.requeue_at)
         if job.is_requeued and (last or job.is_starting) and not done.sent_back:
-            back.setdefault((instance, reason, held), []).append((job.id, job.jobs[0].started_at))
+            back.setdefault((instance, reason, held), []).append(job.seen_run(world))
     for (instance, signal, reason), jobs in sorted(signals.items()):
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
     for (instance, reason, held), runs in sorted(back.items()):
-        ids, started_at = zip(*sorted(runs), strict=True)
-        yield Requeue(jobs=ids, instance=instance, reason=reason, held=held, started_at=started_at)
+        by_job = tuple(sorted(runs, key=lambda run: run.job))
+        yield Requeue(runs=by_job, instance=instance, reason=reason, held=held)
 
 
 def _requeue_dead(world: World) -> Iterator[Requeue]:
@@ -367,10 +382,9 @@ def _requeue_dead(world: World) -> Iterator[Requeue]:
         if died_of_signal(world, job, known.get(str(job.id))) and JobState.COMPLETING not in job.states
     ]
     for held, words in ((False, NO_HANDLER_REASON), (True, HELD_REASON)):
-        if ids := tuple(job.id for job in fallen if is_held(world, job) is held):
-            yield Requeue(
-                jobs=ids, instance="", reason=drains.reason(DrainOwner.EVACUATION, words), held=held
-            )
+        if runs := tuple(JobRun.of(job) for job in fallen if is_held(world, job) is held):
+            reason = drains.reason(DrainOwner.EVACUATION, words)
+            yield Requeue(runs=runs, instance="", reason=reason, held=held)
 
 
 def _evacuated_jobs(nodes: tuple[EvacuatingNode, ...]) -> tuple[EvacuatingJob, ...]:

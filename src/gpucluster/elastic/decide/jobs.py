@@ -22,7 +22,7 @@ from gpucluster.elastic.events import (
     JobRunning,
 )
 from gpucluster.elastic.memory import Interruption, Placement, StalledJob
-from gpucluster.elastic.model import Action, Comment, ReceivedReport, Requeue
+from gpucluster.elastic.model import Action, Comment, JobRun, ReceivedReport, Requeue
 from gpucluster.plan.model import JobHeartbeat
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm import drains, hostlist
@@ -71,7 +71,7 @@ def act_on_stalled(world: World) -> Iterator[Action]:
             continue
         reason = stalled_reason(known)
         if requeues_stalled(world, job):
-            yield Requeue(jobs=(job.id,), instance="", reason=reason)
+            yield Requeue(runs=(JobRun.of(job),), instance="", reason=reason)
         else:
             yield from comment_jobs((job,), reason)
 
@@ -141,7 +141,7 @@ def act_on_half_started(world: World) -> Iterator[Action]:
         if half is None:
             continue
         if half.requeues(world, job):
-            yield Requeue(jobs=(job.id,), instance="", reason=half.reason("it is queued again"))
+            yield Requeue(runs=(JobRun.of(job),), instance="", reason=half.reason("it is queued again"))
         elif job.requeues_on_failure:
             then = f"it came back {runs_begun(world, job)} times, so it is left to run: look at its Prolog"
             yield from comment_jobs((job,), half.reason(then))
@@ -219,7 +219,7 @@ def act_on_split(world: World) -> Iterator[Action]:
         since = max(leader.begins_at, leader.submitted_at)
         on = {node for job in components if job.running or job.configuring for node in job.nodes}
         if not on.isdisjoint(world.slots) and since + world.plan.times.orphan_grace_s <= world.now:
-            yield Requeue(jobs=(leader.id,), instance="", reason=_split_reason(world, on))
+            yield Requeue(runs=(JobRun.of(leader),), instance="", reason=_split_reason(world, on))
 
 
 def _split_reason(world: World, on: Iterable[str]) -> str:
