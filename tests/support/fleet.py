@@ -289,11 +289,15 @@ class Fleet:
             agent.beat_at = self.now + 2.0
             return
         answer = codec.loads(NodeAnswer, reply.body)
+        is_new = (answer.node, answer.incarnation) != (
+            agent.slot,
+            agent.incarnation,
+        )  # as agent/boot/slurmd.py
         agent.slot, agent.interruption = answer.node, answer.interruption
         if answer.ends and {"POWERING_DOWN", "POWERED_DOWN"} & self.slurm.nodes[answer.node].flags:
             self.model.mark_ended(instance.id, self.now)
             return
-        if answer.incarnation > agent.incarnation:
+        if is_new:
             agent.incarnation, agent.boot_time, agent.up = answer.incarnation, self.now, False
             self._beat(instance, agent)
 

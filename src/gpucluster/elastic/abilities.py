@@ -18,6 +18,7 @@ class Ability(StrEnum):
 
     LAUNCH = "launch"
     TERMINATE = "terminate"
+    END_STRAY = "end-stray"  # terminate an instance that no slot owns
     UPDATE = "update"  # every update of Slurm but those of the next row
     EVACUATE = "evacuate"  # drain, signal and requeue because an instance ends; drain by order
     END_IDLE = "end-idle"  # power down idle nodes
@@ -85,8 +86,8 @@ LOSSES: Mapping[Dependency, LossRow] = {
         remedies=_CLOCK,
     ),
     Dependency.JOURNAL: LossRow(
-        denied=frozenset({Ability.LAUNCH}),
-        stops=f"{ORDERS_LOST} are lost, and the daemon launches nothing until the copy can be read or an operator confirms it",
+        denied=frozenset({Ability.LAUNCH, Ability.END_STRAY}),
+        stops=f"{ORDERS_LOST} are lost, and until the copy can be read or an operator confirms it the daemon launches nothing, and terminates no instance without a node",
         goes_on=(_JOBS, (Ability.END_IDLE, "idle nodes end")),
         remedies={"": CONFIRM},
     ),

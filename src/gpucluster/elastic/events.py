@@ -261,6 +261,9 @@ class NodeRegistered:
 
     slot: str
     instance: str
+    incarnation: int = (
+        0  # of its slurmd, if this journal does not know it: an earlier one gave it; 0: it does
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +337,10 @@ class TerminationSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceAdopted:
-    """A living instance that Slurm already uses as this slot, but that no request in memory launched."""
+    """A living instance of this slot that no request in memory launched: the journal that knew it is lost.
+
+    Slurm has its address as the slot's, or an order that the copy in the bucket has is for it.
+    """
 
     slot: str
     instance: str
@@ -343,6 +349,16 @@ class InstanceAdopted:
     price: int = 0
     zone: str = ""
     source: int = 0
+    launched_at: float = 0.0  # by the cloud's clock; 0: not known
+    up: bool = True  # its slurmd registered as this slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StraysSeen:
+    """Living instances of this cluster that no slot and no request owns, since now; and those that are none any more."""
+
+    instances: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
 
 class InterruptionKind(StrEnum):
@@ -521,6 +537,7 @@ class CopiedOrder:
     words: str = ""
     until: float | None = None
     now: bool = False
+    instance: str = ""  # of the slot, when it was copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -589,7 +606,7 @@ Event = (
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
-    | PersonDrained | SlotsForgotten | IntentRestored | JournalOutdated
+    | PersonDrained | SlotsForgotten | IntentRestored | JournalOutdated | StraysSeen
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -59,6 +59,7 @@ def intent_of(memory: Memory, now: float) -> Intent:
             words=order.words,
             until=order.until,
             now=order.now,
+            instance=_instance_of(memory, target) or order.instance,
         )
         for target, order in memory.orders.items()
     )
@@ -69,6 +70,11 @@ def intent_of(memory: Memory, now: float) -> Intent:
         budget_stamp=memory.budget_stamp,
         spent=_spent(memory, now),
     )
+
+
+def _instance_of(memory: Memory, slot: str) -> str:
+    incarnation = memory.incarnations.get(slot)
+    return (incarnation.instance or "") if incarnation is not None else ""
 
 
 def restored(memory: Memory, copy: Intent, now: float) -> IntentRestored | None:
@@ -134,6 +140,6 @@ def _budget_age(one: tuple[str, Stamp]) -> tuple[Stamp, str]:
 
 
 def _spent(memory: Memory, now: float) -> Mapping[str, int]:
-    living = ((one.price, one.launched_at) for one in memory.incarnations.values() if one.instance)
+    living = ((one.price, one.counts_from) for one in memory.incarnations.values() if one.instance)
     total = ledger.spent(memory.spent, living, now)
     return {**memory.spent, **({ledger.month_of(now): total} if total else {})}

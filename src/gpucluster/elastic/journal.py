@@ -37,7 +37,8 @@ PAGE = (
 )
 AWAY = (
     "move it away and restart gpucluster-elastic: it reads orders, budget and spend from their copy in the bucket, and without"
-    " one it launches nothing until an operator confirms; nodes that run are adopted, other instances of ours end after the grace"
+    " one it launches nothing until an operator confirms; instances of nodes are adopted, others of ours end after the grace, and none"
+    " of those before the orders are known"
 )
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"

@@ -174,7 +174,8 @@ class RegistrationService:
         self._receive(report)
         answer = NodeAnswer(
             node=node.slot,
-            incarnation=node.incarnation,
+            # A higher one is of a journal that is lost. Another number would start slurmd again, and end its jobs.
+            incarnation=max(node.incarnation, report.incarnation),
             controller=snapshot.controller,
             heartbeat_s=snapshot.heartbeat_s,
             hosts=snapshot.hosts,

@@ -148,11 +148,12 @@ def _ends_without_tokens() -> ClusterSnapshot:
         "TerminateInstances": BucketLevel(tokens=1.0, at=NOW),
         "TerminateInstances#instances": BucketLevel(tokens=2.0, at=NOW),
     }
-    return scene(instances=tuple(instance(n) for n in range(4)), known={"levels": levels})
+    strays = tuple(instance(n) for n in range(4))
+    return scene(instances=strays, known={"levels": levels, "strays": {i.id: NOW - 300 for i in strays}})
 
 
 def _strays() -> ClusterSnapshot:
-    """Instances that no slot owns: old, young, of another role or cluster, stopped, ended, of an open request, asked to end."""
+    """Instances that no slot owns: seen long ago, seen lately, of another role or cluster, stopped, ended, of an open request, asked to end."""
     own = instance(0).tags
     found = (
         instance(1),
@@ -169,6 +170,7 @@ def _strays() -> ClusterSnapshot:
     known = {
         "launches": {"r1": Launch(request=ask(1, A1), asked_at=NOW - 20)},
         "endings": {"i-9": NOW - 5, "i-10": NOW - 15, "i-11": NOW - 200},
+        "strays": {**{f"i-{n}": NOW - 300 for n in (1, 5, 6, 9, 10)}, "i-2": NOW - 100},
     }
     return scene(instances=found, lives={A1: needed(21, 41, request="r1")}, nodes=waking(A1), known=known)
 

@@ -30,6 +30,7 @@ from gpucluster.elastic.events import (
     NodeUp,
     OfferRefused,
     RefusalsForgotten,
+    StraysSeen,
     TerminationRequested,
 )
 from gpucluster.elastic.log_lines import describe
@@ -450,12 +451,42 @@ def test_offer_with_less_hardware_than_slurm_conf_is_refused() -> None:
     assert not [e for e in facts(again) if isinstance(e, OfferRefused)]
 
 
-def test_instance_of_an_up_node_is_adopted_after_a_lost_journal() -> None:
+@pytest.mark.parametrize(
+    ("states", "up"),
+    [
+        ("ALLOCATED CLOUD", True),
+        ("ALLOCATED CLOUD NOT_RESPONDING", True),
+        ("ALLOCATED CLOUD POWER_DOWN", True),
+        ("ALLOCATED CLOUD POWER_DRAIN DRAIN", True),
+        ("DOWN CLOUD NOT_RESPONDING", True),
+        ("ALLOCATED CLOUD POWERING_DOWN", True),
+        ("ALLOCATED CLOUD POWERING_UP NOT_RESPONDING", False),
+        ("ALLOCATED CLOUD POWERING_UP POWER_DOWN", False),
+        ("FUTURE CLOUD", False),
+    ],
+)
+def test_instance_of_a_node_is_adopted_after_a_lost_journal(states: str, up: bool) -> None:
+    """Only those of nodes that were up were adopted: the others were terminated while a job ran on them."""
     old = instance(9, launched_at=NOW - 9000)
-    actions = act(seen([node(A1, "ALLOCATED CLOUD", address="10.42.0.9")], instances=[old]))
-    assert [(e.slot, e.instance) for e in facts(actions) if isinstance(e, InstanceAdopted)] == [(A1, "i-9")]
+    runs = job(1, A1, states=frozenset({"RUNNING"}))
+    actions = act(seen([node(A1, states, address="10.42.0.9")], [runs], instances=[old]))
+    adopted = [e for e in facts(actions) if isinstance(e, InstanceAdopted)]
+    assert [(e.slot, e.instance, e.launched_at, e.up) for e in adopted] == [(A1, "i-9", NOW - 9000, up)]
     assert not only(Terminate, actions)
     assert not only(MarkDown, actions)
+
+
+@pytest.mark.parametrize("states", ["IDLE CLOUD POWERED_DOWN", "DOWN CLOUD POWERED_DOWN"])
+def test_node_that_is_powered_down_adopts_nothing(states: str) -> None:
+    actions = act(seen([node(A1, states, address="10.42.0.9")], instances=[instance(9)]))
+    assert not [e for e in facts(actions) if isinstance(e, InstanceAdopted)]
+
+
+@pytest.mark.parametrize("stale", ["FUTURE CLOUD", "ALLOCATED CLOUD POWERING_UP"])
+def test_instance_is_adopted_once_and_by_the_node_that_it_registered_as(stale: str) -> None:
+    nodes = [node(A1, stale, address="10.42.0.9"), node(A2, "DOWN CLOUD", address="10.42.0.9")]
+    actions = act(seen(nodes, instances=[instance(9)]))
+    assert [e.slot for e in facts(actions) if isinstance(e, InstanceAdopted)] == [A2]
 
 
 def test_adopted_instance_has_a_source_and_a_price() -> None:
@@ -488,26 +519,21 @@ def test_instance_is_terminated_after_its_node_is_powered_down(states: str, ends
 
 
 @pytest.mark.parametrize(
-    ("changes", "ends"),
+    ("seen_for", "changes", "ends"),
     [
-        ({"launched_at": NOW - 301}, True),
-        ({"launched_at": NOW - 299}, False),
-        ({"launched_at": NOW - 301, "tags": {}}, False),
-        (
-            {"launched_at": NOW - 301, "tags": {"gpucluster:cluster": "other", "gpucluster:role": "node"}},
-            False,
-        ),
-        (
-            {"launched_at": NOW - 301, "tags": {"gpucluster:cluster": "burst", "gpucluster:role": "head"}},
-            False,
-        ),
-        ({"launched_at": NOW - 301, "state": InstanceState.TERMINATED}, False),
+        (301, {}, True),
+        (299, {}, False),
+        (301, {"tags": {}}, False),
+        (301, {"tags": {"gpucluster:cluster": "other", "gpucluster:role": "node"}}, False),
+        (301, {"tags": {"gpucluster:cluster": "burst", "gpucluster:role": "head"}}, False),
+        (301, {"state": InstanceState.TERMINATED}, False),
     ],
 )
 def test_only_old_stray_instances_of_this_cluster_are_terminated(
-    changes: dict[str, object], ends: bool
+    seen_for: float, changes: dict[str, object], ends: bool
 ) -> None:
-    assert bool(only(Terminate, act(seen(instances=[replace(instance(7), **changes)])))) is ends  # type: ignore[arg-type]
+    known = fold(memory(), [Entry(at=NOW - seen_for, event=StraysSeen(instances=("i-7",)))])
+    assert bool(only(Terminate, act(seen(instances=[replace(instance(7), **changes)]), known))) is ends  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("missing", ["slurm", "cloud"])

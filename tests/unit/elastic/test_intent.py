@@ -1,5 +1,6 @@
 """The copy of orders, budget and spend: what is newer counts, money that was spent stays spent."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -153,10 +154,28 @@ def test_spend_of_living_instances_is_in_the_copy_and_counts_once() -> None:
     copy = intent_of(memory, NOW)
     assert copy.spent == {MONTH: 7_200_000}
     assert restored(memory, copy, NOW) is None
-    lost = after(adopted, memory=after(JournalCreated(epoch="e", first=False)))
+    again = replace(adopted, launched_at=NOW - 7200.0)
+    lost = after(again, memory=after(JournalCreated(epoch="e", first=False)))
     event = restored(lost, copy, NOW)
     assert event is not None
     assert intent_of(after(event, memory=lost), NOW).spent == copy.spent
+
+
+def test_copy_names_the_instance_of_each_ordered_slot_until_it_is_adopted() -> None:
+    """Without an address in Slurm nothing else says which instance an order keeps."""
+    keeps = OrderGiven(verb=Verb.NODE_KEEP, target="a-1", by="ada")
+    adopted = InstanceAdopted(slot="a-1", instance="i-1", machine="m", market=Market.SPOT)
+    copy = intent_of(after(adopted, keeps), NOW)
+    assert [order.instance for order in copy.orders] == ["i-1"]
+    lost = after(IntentRestored(orders=copy.orders))
+    assert lost.orders["a-1"].instance == "i-1"
+    assert intent_of(lost, NOW).orders == copy.orders
+
+
+def test_copy_of_a_version_without_instances_is_read() -> None:
+    body = json.loads(encode(intent_of(after(PAUSE), NOW)))
+    assert [order.pop("instance") for order in body["orders"]] == [""]
+    assert decode(json.dumps(body).encode()).orders == intent_of(after(PAUSE), NOW).orders
 
 
 def test_long_copy_loses_reasons_then_ends_and_never_an_order() -> None:

@@ -40,6 +40,7 @@ from gpucluster.elastic.events import (
     LaunchRequested,
     NodeNeeded,
     OfferRefused,
+    StraysSeen,
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import Launch, Memory, Refusal, fold
@@ -340,8 +341,9 @@ GRACE_S = PLAN.times.orphan_grace_s
 
 @pytest.mark.parametrize(("age", "ends"), [(GRACE_S - 1, False), (GRACE_S, True)])
 def test_stray_instance_is_terminated_at_its_grace(age: float, ends: bool) -> None:
-    found = [a for a in acts(sight(PLAN, instances=[instance(7, ago=age)])) if isinstance(a, Terminate)]
-    assert bool(found) is ends
+    """The grace begins when the daemon first sees it, not at its launch."""
+    moment = sight(PLAN, (age, StraysSeen(instances=("i-7",))), instances=[instance(7, ago=9000)])
+    assert bool([a for a in acts(moment) if isinstance(a, Terminate)]) is ends
 
 
 @pytest.mark.parametrize(

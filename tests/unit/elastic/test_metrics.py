@@ -18,6 +18,7 @@ from gpucluster.elastic.events import (
     GpuFaulted,
     Interrupted,
     InterruptionKind,
+    StraysSeen,
     TerminationRefused,
     UnknownState,
 )
@@ -105,6 +106,7 @@ def test_gauges_show_cost_limits_and_waiting_jobs() -> None:
         plan,
         *living("h200-2a-1", "h200-2a-2", ago=7200.0),
         *refusal(2, ("h200-2b-1",), 50.0, "InsufficientInstanceCapacity"),
+        (700.0, StraysSeen(instances=("i-9",))),
         nodes=(node("h200-2a-1", BUSY), node("h200-2a-2", BUSY), node("h200-2b-1", WAKING)),
         jobs=(
             job(40, "h200-2a-1", "h200-2a-2"),
@@ -121,7 +123,7 @@ def test_gauges_show_cost_limits_and_waiting_jobs() -> None:
     assert of(meter, "jobs_waiting_seconds", cause="limit") == 900
     assert of(meter, "halted") == 1
     assert of(meter, "stray_instances") == 1
-    assert of(meter, "stray_instance_seconds") == 800
+    assert of(meter, "stray_instance_seconds") == 700
     assert of(meter, "spend_rate_usd_per_hour") == 52
     assert of(meter, "spend_month_usd") == pytest.approx(103.96, abs=0.01)
     assert of(meter, "budget_usd", line="stop") == 95

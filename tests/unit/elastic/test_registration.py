@@ -45,8 +45,10 @@ from gpucluster.slurm.values import SlurmJob, SlurmView
 HERE = "10.42.0.9"
 
 
-def report(instance: str = "i-1", phase: NodePhase = NodePhase.BOOTING) -> str:
-    body = NodeReport(instance_id=instance, nonce="n", boot_id="b", phase=phase, incarnation=0, steps=())
+def report(instance: str = "i-1", phase: NodePhase = NodePhase.BOOTING, incarnation: int = 0) -> str:
+    body = NodeReport(
+        instance_id=instance, nonce="n", boot_id="b", phase=phase, incarnation=incarnation, steps=()
+    )
     return codec.dumps(body)
 
 
@@ -134,6 +136,13 @@ def test_node_gets_its_name_incarnation_and_controller() -> None:
     assert (reply.status, answer.node, answer.incarnation) == (200, "h200-2a-1", 3)
     assert answer.controller.endswith(":6817")
     assert [r.instance_id for r in received.received] == ["i-1"]
+
+
+@pytest.mark.parametrize(("runs", "answered"), [(0, 3), (2, 3), (3, 3), (7, 7)])
+def test_incarnation_of_a_lost_journal_goes_on(runs: int, answered: int) -> None:
+    """Another number starts slurmd again with -b, and slurmctld ends the jobs of the node."""
+    reply = Received(snapshot()).registration.node(HERE, "0 " + report(incarnation=runs))
+    assert codec.loads(NodeAnswer, reply.body).incarnation == answered
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ _Rules = tuple[tuple[Callable[[World], Iterable[Event]], ...], ...]
 _FACTS: _Rules = (
     (facts.launch_events, facts.job_events, facts.drain_events),
     (facts.refused_keys, facts.instance_events, facts.adoptions),
-    (facts.incarnation_events, facts.power_up_events),
+    (facts.incarnation_events, facts.power_up_events, terminations.stray_events),
     (terminations.boot_failures, facts.unfit_machines),
     (interruptions.interruption_events, limits.completed_orders, ordered_drains.completed),
     (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),

@@ -69,6 +69,19 @@ _NOT_UP = (
 )
 
 
+# slurmctld may have the address of an earlier machine; in the other phases, the machine of its address registered as this node.
+_OLD_ADDRESS = (
+    SlurmPhase.OFF,
+    SlurmPhase.DOWN_OFF,
+    SlurmPhase.POWERING_UP,
+    SlurmPhase.STUCK,
+    SlurmPhase.FUTURE,
+    SlurmPhase.UNKNOWN,
+)
+_POWERED_DOWN = (SlurmPhase.OFF, SlurmPhase.DOWN_OFF)
+_LISTED = (InstanceStatus.ALIVE, InstanceStatus.HALTED)
+
+
 def launch_events(world: World) -> Iterator[Event]:
     """Return launches with instances in the cloud's list, found by token, and launches that have none and are not needed."""
     if not world.memory.launches:
@@ -128,8 +141,12 @@ def instance_events(world: World) -> Iterator[Event]:
         listed = world.instance(slot)
         if incarnation.booted_at is None and listed is not None and listed.state is InstanceState.RUNNING:
             yield InstanceRunning(slot=slot, instance=incarnation.instance)
-        if incarnation.registered_at is None and _registered(world, incarnation, incarnation.instance):
-            yield NodeRegistered(slot=slot, instance=incarnation.instance)
+        known = world.reports.get(incarnation.instance)
+        if known is None or known.report.phase is NodePhase.FAILED:
+            continue
+        unknown = known.report.incarnation if known.report.incarnation > incarnation.number else 0
+        if incarnation.registered_at is None or unknown:
+            yield NodeRegistered(slot=slot, instance=incarnation.instance, incarnation=unknown)
     memory = world.memory
     ending = memory.endings.keys() | memory.refused_ends.keys() | memory.spares.keys()
     over = tuple(sorted(i for i in ending if _is_over(world, i)))
@@ -270,11 +287,6 @@ def _was_asked(world: World, instance: str) -> bool:
     return by_people or instance in world.memory.endings
 
 
-def _registered(world: World, incarnation: Incarnation, instance: str) -> bool:
-    received = world.reports.get(instance)
-    return received is not None and received.report.phase is not NodePhase.FAILED
-
-
 def _is_over(world: World, instance: str) -> bool:
     listed = world.cloud.instances.get(instance)
     if listed is not None:
@@ -330,29 +342,51 @@ def _needed(world: World, slot: str, incarnation: Incarnation | None) -> NodeNee
 
 
 def adoptions(world: World) -> Iterator[Event]:
-    """Adopt instances of nodes that are up, but not in memory (a lost journal). They are found by the node's address."""
-    without_instance = [
-        s for s in world.group(SlurmPhase.UP) if world.instance_status(s) is InstanceStatus.NONE
-    ]
-    if not without_instance:
+    """Adopt living instances that are not in memory (a lost or an old journal), in every phase of their nodes.
+
+    They are found by the address that Slurm has of the node, or by the order that is for them.
+    """
+    owned = {one.instance for one in world.memory.incarnations.values() if one.instance}
+    free = {one.id: one for one in strays(world, owned)}
+    if not free:
         return
-    owned = {
-        incarnation.instance for incarnation in world.memory.incarnations.values() if incarnation.instance
-    }
-    by_address: dict[str, Instance] = {i.address: i for i in strays(world, owned) if i.address}
-    for slot in without_instance:
-        found = by_address.get(world.node(slot).address)
-        if found is not None:
-            template = _template_of(world, slot, found)
-            yield InstanceAdopted(
-                slot=slot,
-                instance=found.id,
-                machine=found.machine,
-                market=found.market,
-                zone=found.zone,
-                source=template.source if template else 0,
-                price=(template.price or 0) if template else 0,
-            )
+    by_address = {one.address: one.id for one in free.values() if one.address}
+    for slot in sorted(world.phases, key=lambda slot: world.phases[slot] in _OLD_ADDRESS):
+        incarnation, status = world.incarnation(slot), world.instance_status(slot)
+        old = incarnation.instance if incarnation is not None else None
+        fresh = world.phases[slot] not in _OLD_ADDRESS
+        if status in _LISTED or (old is not None and not fresh):
+            continue
+        address = "" if world.phases[slot] in _POWERED_DOWN else world.node(slot).address
+        at_address = free.pop(by_address.get(address, ""), None)
+        found = at_address or free.pop(_ordered_instance(world, slot), None)
+        if found is None:
+            continue
+        if (
+            old is not None and status is not InstanceStatus.ENDED
+        ):  # its end is not seen: the journal is of yesterday
+            yield InstanceGone(slot=slot, instance=old)
+        yield _adoption(world, slot, found, up=at_address is not None and fresh)
+
+
+def _ordered_instance(world: World, slot: str) -> str:
+    order = world.memory.orders.get(slot)
+    return order.instance if order is not None else ""
+
+
+def _adoption(world: World, slot: str, found: Instance, *, up: bool) -> InstanceAdopted:
+    template = _template_of(world, slot, found)
+    return InstanceAdopted(
+        slot=slot,
+        instance=found.id,
+        machine=found.machine,
+        market=found.market,
+        zone=found.zone,
+        source=template.source if template else 0,
+        price=(template.price or 0) if template else 0,
+        launched_at=found.launched_at,
+        up=up,
+    )
 
 
 def _template_of(world: World, slot: str, found: Instance) -> LaunchTemplate | None:

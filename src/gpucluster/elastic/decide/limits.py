@@ -20,6 +20,7 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.memory import OperatorOrder
 from gpucluster.plan.model import Budget, Pool
+from gpucluster.slurm.states import SlurmPhase
 from gpucluster.text import format_money, utc_minute
 
 _PAUSES = {Verb.POOL_PAUSE: "paused", Verb.POOL_DRAIN: "drained"}
@@ -55,7 +56,7 @@ def trial(world: World, pool: str) -> str:
 def spent(world: World) -> int:
     """Return the month's spend so far, in micro-USD, from our own ledger."""
     living = (
-        (incarnation.price, incarnation.launched_at)
+        (incarnation.price, incarnation.counts_from)
         for incarnation in world.memory.incarnations.values()
         if incarnation.instance
     )
@@ -149,6 +150,8 @@ def _is_over(world: World, target: str, order: OperatorOrder) -> bool:
 def _is_replaced(world: World, slot: str, order: OperatorOrder) -> bool:
     """Return whether the replaced instance is gone. The next launch waits for a job or for the pool's minimum."""
     incarnation = world.incarnation(slot)
-    if incarnation is None or incarnation.request is not None:
-        return incarnation is None
+    if incarnation is None:  # after a lost journal its instance may not be adopted yet
+        return world.phases.get(slot, SlurmPhase.OFF) is SlurmPhase.OFF
+    if incarnation.request is not None:
+        return False
     return incarnation.instance is None or incarnation.launched_at > order.at

@@ -313,7 +313,9 @@ class NodeContext:
     def has_lost_instance(self) -> bool:
         """Return whether the slot has no instance and no launch."""
         return (
-            self.instance_status in (InstanceStatus.NONE, InstanceStatus.ENDED) and not self.launch_requested
+            self.instance_status in (InstanceStatus.NONE, InstanceStatus.ENDED)
+            and not self.launch_requested
+            and not self.shared.world.may_be_unlisted(self.slot)
         )
 
     @property

@@ -17,7 +17,7 @@ from gpucluster.elastic.decide.node_table import (
 )
 from gpucluster.elastic.decide.offers import Headroom
 from gpucluster.elastic.decide.world import InstanceStatus, World
-from gpucluster.elastic.events import BootFailed, Event, InterruptionKind, ReplacementBegan
+from gpucluster.elastic.events import BootFailed, Event, InterruptionKind, ReplacementBegan, StraysSeen
 from gpucluster.elastic.memory import Incarnation
 from gpucluster.elastic.model import (
     Action,
@@ -48,19 +48,10 @@ def terminations(table: NodeTable) -> Iterator[Action]:
             incarnation.instance for slot in slots if (incarnation := world.incarnation(slot)) is not None
         )
         by_reason[reason] = [i for i in found if i is not None and _is_due(world, i)]
-    owned = {
-        incarnation.instance
-        for slot, incarnation in world.memory.incarnations.items()
-        if incarnation.instance and slot in world.slots
-    }
-    by_reason["no slot owns it"] = [
-        i.id
-        for i in strays(world, owned | world.memory.spares.keys())
-        if i.launched_at + world.plan.times.orphan_grace_s <= world.now and _is_due(world, i.id)
-    ]
+    by_reason["no slot owns it"] = [i for i in world.memory.strays if _is_stray_due(world, i)]
     by_reason["it fills no whole gang"] = [
         i
-        for i in world.memory.spares.keys() & world.cloud.instances.keys() - owned
+        for i in world.memory.spares.keys() & world.cloud.instances.keys() - _owned(world)
         if world.cloud.instances[i].living and _is_due(world, i)
     ]
     for reason, ids in sorted(by_reason.items()):
@@ -69,6 +60,28 @@ def terminations(table: NodeTable) -> Iterator[Action]:
             yield Terminate(instances=together, reason=reason)
         for instance in alone:  # an instance that may not be ended would keep the others of its call alive
             yield Terminate(instances=(instance,), reason=reason)
+
+
+def _owned(world: World) -> set[str]:
+    """Return the instances of the plan's slots."""
+    known = world.memory.incarnations.items()
+    return {one.instance for slot, one in known if one.instance and slot in world.slots}
+
+
+def _is_stray_due(world: World, instance: str) -> bool:
+    """Return whether a stray is terminated now. Its grace begins when this journal first sees it: an earlier one may have known it."""
+    over = world.memory.strays[instance] + world.plan.times.orphan_grace_s <= world.now
+    return over and world.may(Ability.END_STRAY) and _is_due(world, instance)
+
+
+def stray_events(world: World) -> Iterator[Event]:
+    """Return the strays that are new, and those that are none any more."""
+    found = {one.id for one in strays(world, _owned(world) | world.memory.spares.keys())}
+    new, over = (
+        tuple(sorted(ids)) for ids in (found - world.memory.strays.keys(), world.memory.strays.keys() - found)
+    )
+    if new or over:
+        yield StraysSeen(instances=new, over=over)
 
 
 def strays(world: World, owned: set[str]) -> Iterator[Instance]:

@@ -239,6 +239,10 @@ class World:
             return InstanceStatus.UNSEEN
         return InstanceStatus.MISSING if self.phases.get(slot) is SlurmPhase.UP else InstanceStatus.ENDED
 
+    def may_be_unlisted(self, slot: str) -> bool:
+        """Return whether the slot may have an instance that only a lost journal knew, and that EC2's list lacks for a moment (T21)."""
+        return slot not in self.memory.incarnations and self.now < self.memory.created_at + UNSEEN_S
+
     def refused_end(self, slot: str) -> RefusedEnd | None:
         """Return the cloud's refusal to terminate the slot's living instance. While it lasts, the slot takes no job."""
         if not self.memory.refused_ends:

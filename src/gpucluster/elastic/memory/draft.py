@@ -15,6 +15,7 @@ class Draft:
 
     def __init__(self, memory: Memory) -> None:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
+        self.created_at = memory.created_at
         self.budget, self.budget_stamp = memory.budget, memory.budget_stamp
         self.unrestored_since, self.lease = memory.unrestored_since, memory.lease
         self.copied_epoch, self.dropped = memory.copied_epoch, memory.dropped
@@ -32,6 +33,7 @@ class Draft:
         self.unbegun = dict(memory.unbegun)
         self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
         self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
+        self.strays = dict(memory.strays)
         self.drains = dict(memory.drains)
         self.person_drains = dict(memory.person_drains)
         self.drain_orders = dict(memory.drain_orders)

@@ -82,7 +82,11 @@ def _instance_running(draft: Draft, at: float, event: InstanceRunning) -> None:
 
 @folds(NodeRegistered)
 def _node_registered(draft: Draft, at: float, event: NodeRegistered) -> None:
-    draft.change(event.slot, registered_at=at)
+    incarnation = draft.incarnations.get(event.slot)
+    if incarnation is None:
+        return
+    first = at if incarnation.registered_at is None else incarnation.registered_at
+    draft.change(event.slot, registered_at=first, number=max(incarnation.number, event.incarnation))
 
 
 @folds(NodeUp)
@@ -121,7 +125,7 @@ def _instance_gone(draft: Draft, at: float, event: InstanceGone) -> None:
     if incarnation is None or incarnation.instance != event.instance:
         return
     draft.refused_ends.pop(event.instance, None)
-    for month, amount in ledger.split(incarnation.price, incarnation.launched_at, at):
+    for month, amount in ledger.split(incarnation.price, incarnation.counts_from, at):
         draft.spent[month] = draft.spent.get(month, 0) + amount
     draft.spent = dict(sorted(draft.spent.items())[-MONTHS:])
     draft.change(
@@ -149,10 +153,10 @@ def _power_up_mark_stays(draft: Draft, at: float, event: PowerUpMarkStays) -> No
 
 @folds(InstanceAdopted)
 def _instance_adopted(draft: Draft, at: float, event: InstanceAdopted) -> None:
-    old = draft.incarnations.get(event.slot, Incarnation(number=0, since=at))
+    old = draft.incarnations.get(event.slot, Incarnation(number=1, since=at))
+    up_at = at if event.up else None
     draft.incarnations[event.slot] = replace(
         old,
-        number=old.number + 1,
         since=at,
         open=True,
         instance=event.instance,
@@ -164,10 +168,11 @@ def _instance_adopted(draft: Draft, at: float, event: InstanceAdopted) -> None:
         interruption=None,
         replaced_at=None,
         faults=(),
-        launched_at=at,
-        booted_at=at,
-        registered_at=at,
-        up_at=at,
+        launched_at=event.launched_at or at,
+        adopted_at=at,
+        booted_at=up_at,
+        registered_at=up_at,
+        up_at=up_at,
         idle_at=None,
         unneeded_at=None,
         failed=None,

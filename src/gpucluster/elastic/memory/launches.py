@@ -16,6 +16,7 @@ from gpucluster.elastic.events import (
     OfferRefused,
     RefusalsForgotten,
     SparesLaunched,
+    StraysSeen,
     TerminationRefused,
     TerminationRequested,
     TerminationSeen,
@@ -58,7 +59,7 @@ def smaller(old: Refusal | None, size: int, now: float) -> bool:
 
 @folds(JournalCreated)
 def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
-    draft.epoch = event.epoch
+    draft.epoch, draft.created_at = event.epoch, at
     draft.unrestored_since = None if event.first else at
 
 
@@ -118,6 +119,7 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
             source=request.source,
             zone=request.spec.zone,
             launched_at=at,
+            adopted_at=None,
             booted_at=None,
             registered_at=None,
             up_at=None,
@@ -134,6 +136,13 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
 def _spares_launched(draft: Draft, at: float, event: SparesLaunched) -> None:
     one = Spare(pool=event.pool, source=event.source, launched_at=at)
     draft.spares.update(dict.fromkeys(event.instances, one))
+
+
+@folds(StraysSeen)
+def _strays_seen(draft: Draft, at: float, event: StraysSeen) -> None:
+    draft.strays.update(dict.fromkeys(event.instances, at))
+    for instance in event.over:
+        draft.strays.pop(instance, None)
 
 
 @folds(LaunchRefused)

@@ -180,6 +180,7 @@ def _restore(draft: Draft, copied: CopiedOrder) -> None:
         until=copied.until,
         now=copied.now,
         stamp=copied.stamp,
+        instance=copied.instance,
     )
 
 

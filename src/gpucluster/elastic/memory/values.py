@@ -24,6 +24,7 @@ class Incarnation:
     source: int = 0
     zone: str = ""
     launched_at: float = 0.0
+    adopted_at: float | None = None  # a lost journal knew the instance before
     booted_at: float | None = None
     registered_at: float | None = None
     up_at: float | None = None
@@ -41,6 +42,11 @@ class Incarnation:
     @property
     def offer_key(self) -> str:
         return offer_key(self.market, self.machine, self.zone)
+
+    @property
+    def counts_from(self) -> float:
+        """Return the time from which on its cost counts here. The copy in the bucket has what it cost before it was adopted."""
+        return self.launched_at if self.adopted_at is None else self.adopted_at
 
     @property
     def idle_is_unwanted(self) -> bool:
@@ -153,6 +159,7 @@ class OperatorOrder:
     until: float | None = None
     now: bool = False
     stamp: Stamp = field(default_factory=Stamp)
+    instance: str = ""  # of the slot, by the copy of a lost journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +219,7 @@ class Memory:
     """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
+    created_at: float = 0.0  # the journal; before that time another one may have known our instances
     unrestored_since: float | None = (
         None  # the journal is new or outdated, and its orders and spend are not restored
     )
@@ -230,6 +238,9 @@ class Memory:
     )  # instance -> time of its requested termination
     refused_ends: Mapping[str, RefusedEnd] = field(default_factory=dict[str, RefusedEnd])  # by instance
     spares: Mapping[str, Spare] = field(default_factory=dict[str, Spare])  # by instance
+    strays: Mapping[str, float] = field(
+        default_factory=dict[str, float]
+    )  # instance without a slot -> time since when this journal knows it
     jobs: Mapping[str, Placement] = field(default_factory=dict[str, Placement])  # by job id as text
     levels: Mapping[str, BucketLevel] = field(
         default_factory=dict[str, BucketLevel]

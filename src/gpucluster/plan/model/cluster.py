@@ -354,7 +354,7 @@ class Times:
     poll_s: float  # interval at which the daemon reads Slurm and cloud while a change is in progress
     reconcile_s: float  # the interval without a change in progress
     heartbeat_s: float  # interval of a node's report to the daemon
-    orphan_grace_s: float  # an instance without a request is terminated after this
+    orphan_grace_s: float  # an instance that no slot owns is terminated so long after it was first seen
     refusal_s: float  # a refusal is remembered for this time at first; the time doubles up to refusal_max_s
     refusal_max_s: float
     self_termination_s: (

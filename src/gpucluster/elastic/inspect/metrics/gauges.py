@@ -219,7 +219,11 @@ def _machines(world: World) -> Iterator[Row]:
     yield "instances_end_refused", (), float(sum(1 for _ in refused))
     alone = tuple(strays(world, {i for i, slot in owned.items() if slot in world.slots}))
     yield "stray_instances", (), float(len(alone))
-    yield "stray_instance_seconds", (), max((world.now - i.launched_at for i in alone), default=0.0)
+    yield (
+        "stray_instance_seconds",
+        (),
+        max((world.now - world.memory.strays.get(i.id, world.now) for i in alone), default=0.0),
+    )
 
 
 def _jobs(world: World, since: Since) -> Iterator[Row]:

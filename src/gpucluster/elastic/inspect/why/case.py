@@ -190,7 +190,7 @@ def budget_lines(world: World) -> Iterator[Line]:
 def _living(world: World) -> tuple[tuple[int, float], ...]:
     incarnations = world.memory.incarnations.items()
     return tuple(
-        (incarnation.price, incarnation.launched_at)
+        (incarnation.price, incarnation.counts_from)
         for slot, incarnation in incarnations
         if incarnation.instance and world.instance_status(slot) in HAS_INSTANCE
     )
