@@ -249,6 +249,25 @@ def test_end_of_a_termination(what: str, ago: float, state: InstanceState | None
     assert found == ([TerminationSeen(instances=("i-9",))] if seen else []), what
 
 
+@pytest.mark.parametrize(
+    ("what", "reason", "found"),
+    [
+        ("the cloud ended it", "Server.SpotInstanceTermination", ["Interrupted", "InstanceGone"]),
+        ("a person ended it", "Client.UserInitiatedShutdown", ["InstanceGone"]),
+        ("it is not listed any more", None, ["InstanceGone"]),
+    ],
+)
+def test_only_the_clouds_list_shows_that_a_spot_instance_was_reclaimed(
+    what: str, reason: str | None, found: list[str]
+) -> None:
+    listed = [] if reason is None else [instance(0, state=InstanceState.TERMINATED, reason=reason)]
+    moment = sight(PLAN, *living(A1), nodes=[node(A1, "DOWN CLOUD")], instances=listed)
+    cloud = moment.observation.cloud
+    assert cloud is not None
+    seen = replace(moment.observation, cloud=replace(cloud, absent_since={"i-0": NOW - 9000}))
+    assert names(facts.instance_events(world(replace(moment, observation=seen)))) == found, what
+
+
 def test_node_with_an_instance_does_not_adopt_another_of_its_address() -> None:
     stray = instance(9, address=A1)
     nodes = [node(A1, UP), node(A2, UP)]

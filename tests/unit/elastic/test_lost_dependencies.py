@@ -23,7 +23,7 @@ from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, deni
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.node_table import ROWS
-from gpucluster.elastic.events import Entry, JobsRequeued, OrderGiven, Verb
+from gpucluster.elastic.events import Entry, Interrupted, JobsRequeued, OfferRefused, OrderGiven, Verb
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
@@ -40,7 +40,7 @@ from gpucluster.elastic.model import (
     Requeue,
     Signal,
 )
-from gpucluster.plan.model import Termination
+from gpucluster.plan.model import Market, Termination
 from gpucluster.plan.names import TAG_ROLE
 from gpucluster.slurm.values import SlurmView
 
@@ -251,6 +251,38 @@ def test_lease_that_s3_refuses_to_renew_is_told_with_that_refusal(
     assert holder.reconciler.status.lost == {}
     assert holder.lease.held()
     pair.end()
+
+
+def test_machines_that_end_themselves_while_cut_off_were_not_reclaimed(f: Fleet) -> None:
+    """Their end was recorded when the object was back: EC2 had forgotten why they ended, and their spot offer was refused."""
+    job = running(f, 4, lasts=30.0)
+    assert {one.market for one in f.journal.memory.incarnations.values() if one.instance} == {Market.SPOT}
+    lease = cut_off(f)
+    f.until(lambda: not f.living(), 2000)
+    f.run(60)
+    assert not [one for one in f.journal.memory.incarnations.values() if one.instance], (
+        "they still cost money"
+    )
+    f.run(3 * 3600)  # EC2 lists them no more
+    lease.cut, f.control.readable = False, True
+    f.run(900)
+    assert job.state == "COMPLETED"
+    ended = [e.event for e in f.journal.entries() if isinstance(e.event, Interrupted | OfferRefused)]
+    assert not ended
+
+
+def test_replacement_does_not_begin_while_cut_off(f: Fleet) -> None:
+    """It would use up a replacement of the hour, although the daemon may not act."""
+    job = running(f, 1, lasts=30.0)
+    (instance,) = f.living()
+    f.until(lambda: job.state == "COMPLETED", 100)
+    f.slurm.update_nodes(job.runs[-1], "drain", "gpucluster: [health] gpu.ecc: GPU 3")
+    lease = cut_off(f)
+    f.run(1500)
+    assert [one.id for one in f.living()] == [instance.id]
+    assert not f.journal.memory.replaced
+    lease.cut, f.control.readable = False, True
+    f.until(lambda: bool(f.journal.memory.replaced), 100)
 
 
 def test_requeue_while_cut_off_spares_a_job_that_has_begun_another_run(

@@ -146,8 +146,7 @@ def _note(
     if world is None:
         return None, ()
     entries: list[Entry] = []
-    steps = _FACTS if world.may(Ability.UPDATE) else _SLURMS_FACTS
-    for step in steps:
+    for step in _SLURMS_FACTS if world.blind else _FACTS:  # also of a daemon that may not act
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))
         if found:
             entries.extend(found)

@@ -233,7 +233,7 @@ def _ended(world: World, slot: str, incarnation: Incarnation, instance: str) -> 
         incarnation.market is Market.SPOT
         and incarnation.interruption is None
         and incarnation.up_at is not None
-        and not _was_asked(world, instance)
+        and _was_reclaimed(world, instance)
     ):
         taken = "the cloud took this spot machine back without a notice"
         yield Interrupted(
@@ -280,11 +280,15 @@ def refused_keys(world: World) -> Iterator[Event]:
             yield OfferRefused(key=key, words=words, until=world.now + world.plan.times.refusal_max_s)
 
 
-def _was_asked(world: World, instance: str) -> bool:
-    """Return whether the daemon, a person or the instance itself ended the instance. Otherwise the cloud reclaimed it."""
+def _was_reclaimed(world: World, instance: str) -> bool:
+    """Return whether the cloud ended the instance: not the daemon, a person or the instance itself.
+
+    Nothing shows that of an instance that the cloud lists no more, an hour after its end.
+    """
     listed = world.cloud.instances.get(instance)
-    by_people = listed is not None and (listed.reason or "").startswith(_BY_PEOPLE)
-    return by_people or instance in world.memory.endings
+    if listed is None or instance in world.memory.endings:
+        return False
+    return not (listed.reason or "").startswith(_BY_PEOPLE)
 
 
 def _is_over(world: World, instance: str) -> bool:

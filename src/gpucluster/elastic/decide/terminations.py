@@ -220,6 +220,8 @@ def replacements_begun(world: World) -> Iterator[Event]:
 
     Each event has one node before any has its second one.
     """
+    if not world.may(Ability.UPDATE):
+        return
     unhealthy: dict[str, list[tuple[int, float, str, str]]] = {}
     found = (*_unhealthy(world), *_faulty(world))
     turns = replacements.turns(world) if found else dict[str, int]()
