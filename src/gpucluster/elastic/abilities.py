@@ -70,7 +70,7 @@ CLOCK_OFF = ("RequestTimeTooSkewed", "RequestExpired")
 SET_CLOCK = "chronyc makestep; chronyc -n tracking"
 _CLOCK: Mapping[str, str] = dict.fromkeys(CLOCK_OFF, SET_CLOCK)
 _JOBS = (None, "jobs run")
-_EVACUATIONS = (Ability.EVACUATE, "a notice still drains, signals and requeues")
+_EVACUATIONS = (Ability.EVACUATE, "a notice of a known instance still drains, signals and requeues")
 LOSSES: Mapping[Dependency, LossRow] = {
     Dependency.EC2: LossRow(
         denied=frozenset(Ability) - {Ability.EVACUATE},

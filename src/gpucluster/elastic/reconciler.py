@@ -21,7 +21,7 @@ from gpucluster.elastic.decide.interruptions import severity_of
 from gpucluster.elastic.decide.terminations import left_alone
 from gpucluster.elastic.decide.world import World, owned
 from gpucluster.elastic.events import DaemonStarted, Entry
-from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport
+from gpucluster.elastic.model import Action, CloudView, DeleteMessages, Observation, ReceivedReport
 from gpucluster.elastic.registration import RegistrationSnapshot
 from gpucluster.elastic.status_endpoint import CopyState, StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError
@@ -135,12 +135,13 @@ class Reconciler:
         return Reaction.NONE if same else Reaction.OBSERVE
 
     def receive_events(self, messages: Iterable[QueueNotice]) -> None:
-        """Store messages of the queue until a pass has written them to the journal."""
-        events = {_key(event): event for event in self.status.events}
-        for message in messages:
-            if len(events) < MAX_EVENTS:
-                events[_key(message)] = message
-        self.status = replace(self.status, events=tuple(events.values()))
+        """Store messages of the queue until a pass deletes them. A message that is delivered again has a new handle."""
+        new = {
+            (message.handle, message.instance): message for message in messages
+        }  # one may name several instances
+        again = {_notice(message) for message in new.values()}
+        old = (event for event in self.status.events if _notice(event) not in again)
+        self.status = replace(self.status, events=(*old, *new.values())[:MAX_EVENTS])
 
     def note_queue(self, error: str) -> None:
         """Note that the queue answers, or its error."""
@@ -370,10 +371,9 @@ class Reconciler:
             observation, actions = self.observation, self.decide()
             self._actor.act(actions, self._slurm.at if self._slurm else now)
             self.status = replace(self.status, repeats=self._actor.repeats())
-            if self._slurm:
-                done = {_key(event) for event in observation.queue_notices}
-                rest = tuple(event for event in self.status.events if _key(event) not in done)
-                self.status = replace(self.status, events=rest)
+            done = {handle for one in actions if isinstance(one, DeleteMessages) for handle in one.handles}
+            rest = tuple(event for event in self.status.events if event.handle not in done)
+            self.status = replace(self.status, events=rest)
             self.next_pass_s = next_look(self._plan, self._bindings, observation, clients.journal.memory, now)
             if actions:
                 self.next_pass_s = min(self.next_pass_s, self._plan.times.poll_s)
@@ -382,8 +382,8 @@ class Reconciler:
         self.publish()
 
 
-def _key(event: QueueNotice) -> tuple[str, str]:
-    return event.handle, event.instance  # one message may name several instances
+def _notice(event: QueueNotice) -> QueueNotice:
+    return replace(event, handle="")
 
 
 def _is_young(view: SlurmView | CloudView | None, now: float) -> bool:

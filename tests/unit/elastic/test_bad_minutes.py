@@ -19,7 +19,7 @@ from gpucluster.slurm.values import SlurmView
 
 VERSIONS = ("24.11", "26.05")
 NOTICE_S = 120.0
-AWAY_S = 60.0  # slurmctld comes back before the notice's end
+AWAY_S = 60.0  # then what an evacuation needs comes back, before the notice's end
 CUT_OFF_S = TTL_S + 5
 
 
@@ -38,13 +38,24 @@ class Outages(Pair):
             self.control.readable = False
         elif dependency is Dependency.SLURMCTLD:
             self.slurm.read = self._no_answer  # type: ignore[method-assign]
+        elif dependency is Dependency.JOURNAL:
+            for side in self.sides:
+                self.kill(side)
+            for path in self.folder.glob("journal.sqlite*"):
+                path.unlink()
         else:
             self.queue.receive = lambda _: ()  # type: ignore[method-assign]
 
-    def back(self) -> None:
-        """End every outage."""
-        self.cloud.unlisted, self.control.readable = None, True
-        self.slurm.read, self.queue.receive = self.reads, self.receives  # type: ignore[method-assign]
+    def back(self, *dependencies: Dependency) -> None:
+        """End these outages."""
+        if Dependency.EC2 in dependencies:
+            self.cloud.unlisted = None
+        if Dependency.CONTROL in dependencies:
+            self.control.readable = True
+        if Dependency.SLURMCTLD in dependencies:
+            self.slurm.read = self.reads  # type: ignore[method-assign]
+        if Dependency.QUEUE in dependencies:
+            self.queue.receive = self.receives  # type: ignore[method-assign]
 
     def _no_answer(self, at: float) -> SlurmView:
         raise GpuclusterError("slurmctld does not answer")
@@ -74,7 +85,21 @@ def evacuated_once(pair: Pair, job: Job) -> None:
     assert job.restarts == 1
 
 
-LOST = (Dependency.EC2, Dependency.CONTROL, Dependency.SLURMCTLD, Dependency.QUEUE)
+LOST = (
+    Dependency.EC2,
+    Dependency.CONTROL,
+    Dependency.SLURMCTLD,
+    Dependency.QUEUE,
+    Dependency.JOURNAL,
+)
+# A new journal knows no instance, so EC2 must name them, and its daemon needs the lease.
+NEEDS = {Dependency.JOURNAL: {Dependency.EC2, Dependency.CONTROL}}
+
+
+def needed(two: tuple[Dependency, ...]) -> set[Dependency]:
+    """The lost dependencies without which nobody can evacuate."""
+    all_of_it = {Dependency.SLURMCTLD}.union(*(NEEDS.get(dependency, ()) for dependency in two))
+    return all_of_it & set(two)
 
 
 @pytest.mark.parametrize("two", tuple(combinations(LOST, 2)), ids=" and ".join)
@@ -85,18 +110,19 @@ def test_notice_while_two_dependencies_are_lost(pair: Outages, two: tuple[Depend
         pair.lose(dependency)
     pair.run(CUT_OFF_S)
     instance = pair.living()[0]
-    pair.model.interrupt(instance.id, pair.now, NOTICE_S)
-    if Dependency.SLURMCTLD in two:
+    alone = Dependency.JOURNAL in two and Dependency.QUEUE not in two
+    pair.model.interrupt(instance.id, pair.now, NOTICE_S, silent=("metadata",) if alone else ())
+    stopped = {Dependency.EC2, Dependency.CONTROL} & set(two)
+    if away := needed(two):
         pair.run(AWAY_S)
         assert not pair.slurm.signals
-        pair.slurm.read = pair.reads  # type: ignore[method-assign]
-        pair.until(lambda: job.state == "PENDING", NOTICE_S - AWAY_S)
-    else:
-        pair.until(lambda: job.state == "PENDING", NOTICE_S)
+        assert pair.changes == before or not stopped
+        pair.back(*away)
+    pair.until(lambda: job.state == "PENDING", NOTICE_S - AWAY_S if away else NOTICE_S)
     evacuated_once(pair, job)
-    if set(two) != {Dependency.SLURMCTLD, Dependency.QUEUE}:
+    if stopped - away:
         assert pair.changes == before
-    pair.back()
+    pair.back(*two)
     pair.until(lambda: job.state == "RUNNING", 900)
     evacuated_once(pair, job)
 
@@ -111,7 +137,7 @@ def test_notice_in_the_second_in_which_the_lease_is_lost(pair: Outages, early: f
     pair.model.interrupt(pair.living()[0].id, pair.now, NOTICE_S)
     pair.until(lambda: job.state == "PENDING", NOTICE_S)
     evacuated_once(pair, job)
-    pair.back()
+    pair.back(*LOST)
     pair.until(lambda: job.state == "RUNNING", 900)
     evacuated_once(pair, job)
 

@@ -1,16 +1,37 @@
 """A lost journal: the machines of nodes are found again and go on, and nothing ends before it is known what may end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.builders import a_plan
+from support.cluster_states import BUSY, NOW, instance, living, node, sight
 from support.fleet import Fleet
 from support.slurm_model import Job, Node
 
-from gpucluster.elastic.events import Entry, InstanceAdopted, OrderCompleted, OrderGiven, Verb
+from gpucluster.cloud.port import CloudError, Fault, QueueNotice
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.events import (
+    Entry,
+    Event,
+    InstanceAdopted,
+    JournalCreated,
+    OrderCompleted,
+    OrderGiven,
+    Verb,
+)
+from gpucluster.elastic.model import DeleteMessages
+from gpucluster.plan.messages import Notice, NoticeKind
 from gpucluster.slurm.drains import DrainOwner, owner_of
+
+SPOT = Notice(kind=NoticeKind.SPOT, at=NOW + 120)
+TOLD = tuple(
+    QueueNotice(instance=one, notice=SPOT, handle=handle)
+    for one, handle in (("i-0", "h0"), ("i-0", "h1"), ("i-9", "h1"))
+)
+LOST = JournalCreated(epoch="e", first=False)
 
 
 @pytest.fixture(params=("24.11", "26.05"))
@@ -38,7 +59,7 @@ def order(f: Fleet, verb: Verb, slot: str) -> None:
     f.run(5)
 
 
-def living(f: Fleet) -> list[str]:
+def lives(f: Fleet) -> list[str]:
     return [instance.id for instance in f.living()]
 
 
@@ -69,7 +90,7 @@ def test_job_goes_on_after_a_lost_journal(f: Fleet, state: Callable[[Fleet, Node
     state(f, f.slurm.nodes[job.nodes[0]])
     lose_journal(f)
     f.run(2 * f.plan.times.orphan_grace_s)
-    assert (job.state, job.restarts, living(f)) == ("RUNNING", 0, [instance])
+    assert (job.state, job.restarts, lives(f)) == ("RUNNING", 0, [instance])
 
 
 def test_job_goes_on_if_ec2_lists_its_instance_a_minute_after_the_loss(f: Fleet) -> None:
@@ -81,7 +102,7 @@ def test_job_goes_on_if_ec2_lists_its_instance_a_minute_after_the_loss(f: Fleet)
     f.run(60)
     f.cloud.instances = lists  # type: ignore[method-assign]
     f.run(2 * f.plan.times.orphan_grace_s)
-    assert (job.state, job.restarts, living(f)) == ("RUNNING", 0, [instance])
+    assert (job.state, job.restarts, lives(f)) == ("RUNNING", 0, [instance])
 
 
 def test_slurmd_of_an_adopted_instance_is_not_started_again(f: Fleet) -> None:
@@ -118,7 +139,47 @@ def test_machine_of_a_journal_of_yesterday_is_no_stray(f: Fleet) -> None:
         path.write_bytes(body)
     f.start()
     f.run(3 * f.plan.times.orphan_grace_s)
-    assert (job.state, job.restarts, living(f)) == ("RUNNING", 0, [new])
+    assert (job.state, job.restarts, lives(f)) == ("RUNNING", 0, [new])
+
+
+# --- notices ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("away", [30.0, 70.0])  # less than the queue hides a message for, and more
+def test_notice_of_the_queue_waits_until_ec2_shows_its_instance(f: Fleet, away: float) -> None:
+    """Its message was deleted while nothing knew the instance: no signal, and the checkpoint was lost."""
+    job, instance = running(f)
+    f.cloud.unlisted = CloudError(Fault.LOST, "ConnectTimeout", "no answer")
+    lose_journal(f)
+    f.run(20)
+    f.model.interrupt(instance, f.now, 120.0, silent=("metadata",))
+    f.run(away)
+    assert not f.slurm.signals
+    f.cloud.unlisted = None
+    f.until(lambda: bool(f.slurm.signals), 20)
+    f.until(lambda: job.state == "PENDING", 118 - away)
+    assert job.restarts == 1
+    f.run(60)
+    assert not f.queue._model.events.receive(f.now + 3600), "the message is not deleted"
+    assert not f.reconciler.status.events
+
+
+@pytest.mark.parametrize(
+    ("what", "known", "changes", "deleted"),
+    [
+        ("it is in memory", living("h200-2a-1"), {}, ("h0", "h1")),
+        ("no slot has it", (), {}, ("h0", "h1")),
+        ("nothing shows whether a slot has it", (), {"cloud": None}, ()),
+        ("one of its two instances is in memory", living("h200-2a-1"), {"cloud": None}, ("h0",)),
+        ("EC2 may list it late", ((9.0, LOST),), {}, ()),
+        ("EC2 would list it by now", ((301.0, LOST),), {}, ("h0", "h1")),
+    ],
+)
+def test_message_is_deleted_when_its_notice_is_recorded_or_of_no_node(
+    what: str, known: Sequence[tuple[float, Event]], changes: dict[str, Any], deleted: tuple[str, ...]
+) -> None:
+    moment = sight(a_plan(), *known, nodes=[node("h200-2a-1", BUSY)], instances=[instance(0)])
+    seen = replace(moment.observation, **{"queue_notices": TOLD, **changes})
+    actions = decide(moment.plan, moment.bindings, seen, moment.memory, NOW)
+    assert tuple(h for a in actions if isinstance(a, DeleteMessages) for h in a.handles) == deleted, what
 
 
 # --- strays ----------------------------------------------------------------------------------------------
@@ -136,9 +197,9 @@ def test_grace_of_a_stray_begins_when_this_journal_first_sees_it(f: Fleet) -> No
     f.model.change(instance, f.now, lambda one: replace(one, launched_at=f.now - 9000))
     lose_journal(f)
     f.run(f.plan.times.orphan_grace_s - 10)
-    assert instance in living(f)
+    assert instance in lives(f)
     f.restart()
-    f.until(lambda: instance not in living(f), 60)
+    f.until(lambda: instance not in lives(f), 60)
 
 
 def test_no_stray_ends_while_the_orders_are_lost(f: Fleet) -> None:
@@ -147,9 +208,9 @@ def test_no_stray_ends_while_the_orders_are_lost(f: Fleet) -> None:
     f.orders.body = None
     lose_journal(f)
     f.run(3 * f.plan.times.orphan_grace_s)
-    assert instance in living(f)
+    assert instance in lives(f)
     order(f, Verb.ORDERS_CONFIRM, "all")
-    f.until(lambda: instance not in living(f), 60)
+    f.until(lambda: instance not in lives(f), 60)
 
 
 # --- orders ----------------------------------------------------------------------------------------------
@@ -164,7 +225,7 @@ def test_order_to_replace_a_node_holds_after_a_lost_journal(f: Fleet) -> None:
     assert "DRAIN" in f.slurm.nodes[slot].flags
     assert owner_of(f.slurm.nodes[slot].reason) is DrainOwner.EVACUATION
     f.until(lambda: job.state == "COMPLETED", 4000)
-    f.until(lambda: old not in living(f), 300)
+    f.until(lambda: old not in lives(f), 300)
     f.until(lambda: not f.journal.memory.orders, 600)
     assert [e.event for e in f.journal.entries() if isinstance(e.event, OrderCompleted)] == [
         OrderCompleted(verb=Verb.NODE_REPLACE, target=slot)
@@ -182,7 +243,7 @@ def failed_boot(f: Fleet) -> tuple[str, str]:
     job.held = True
     f.run(1000)
     assert kept is not None
-    assert kept in living(f)
+    assert kept in lives(f)
     return slot, kept
 
 
@@ -194,8 +255,8 @@ def test_kept_instance_of_a_failed_boot_outlives_the_journal(f: Fleet, losses: i
         lose_journal(f)
         f.run(5)
     f.run(3 * f.plan.times.orphan_grace_s)
-    assert kept in living(f)
+    assert kept in lives(f)
     adopted = [e.event for e in f.journal.entries() if isinstance(e.event, InstanceAdopted)]
     assert [(one.slot, one.instance) for one in adopted] == [(slot, kept)]
     order(f, Verb.NODE_RELEASE, slot)
-    f.until(lambda: kept not in living(f), 900)
+    f.until(lambda: kept not in lives(f), 900)

@@ -525,7 +525,8 @@ def test_repeated_power_up_by_slurm_launches_nothing(words: str) -> None:
     )
     assert steps(wakes, off) == []  # a power-down before Slurm's scan would be overtaken by it
     assert steps("IDLE CLOUD POWERING_UP NOT_RESPONDING", off) == [MarkDown, PowerDown]
-    assert events("IDLE CLOUD POWERED_DOWN", off) == [PowerUpMarkStays(slot=A1, stays=False)]
+    marks = [e for e in events("IDLE CLOUD POWERED_DOWN", off) if isinstance(e, PowerUpMarkStays)]
+    assert marks == [PowerUpMarkStays(slot=A1, stays=False)]
     by_hand = replace(off, incarnations={A1: replace(gone, relapses=False, jobs=())})
     assert steps(wakes, by_hand) == [LaunchGang]
 

@@ -150,6 +150,20 @@ def test_message_is_dropped_after_the_pass_that_used_it(world: World) -> None:
     assert len(world.forgotten) == 2
 
 
+def test_message_that_waits_and_is_delivered_again_is_kept_once(world: World) -> None:
+    """Each delivery has a new handle: while EC2 is away, every half minute would add one."""
+    world.cloud.unlisted = CloudError(Fault.LOST, "ConnectTimeout", "no answer")
+    for number in range(5):
+        world.reconciler.receive_events([replace(TOLD, handle=f"h{number}")])
+        world.look()
+    assert [event.handle for event in world.reconciler.status.events] == ["h4"]
+    assert not world.forgotten
+    world.cloud.unlisted = None
+    world.look()
+    assert world.forgotten == ["h4"]
+    assert not world.reconciler.status.events
+
+
 def test_message_about_several_instances_counts_for_each(world: World) -> None:
     """Of an event of AWS Health with many machines only the last was drained, and the message was deleted."""
     world.wants(2)

@@ -68,7 +68,7 @@ def decide(
         return (*event_actions, *_whole_pass(world, entries))
     return (
         *event_actions,
-        *_delete_messages(observation),
+        *_delete_messages(world),
         *(
             (*evacuation.leave(world), *ordered_drains.drain_ordered(world))
             if world.may(Ability.EVACUATE)
@@ -91,7 +91,7 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     table = node_table.NodeTable(world)
     handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
     return (
-        *_delete_messages(world.observation),
+        *_delete_messages(world),
         *jobs.save_starts(
             world, entries
         ),  # before comments on jobs, which repeat the result of the last pass
@@ -154,10 +154,14 @@ def _note(
     return world, tuple(entries)
 
 
-def _delete_messages(observation: Observation) -> Iterable[Action]:
-    """Delete messages of the queue after their notices are in memory."""
-    if observation.queue_notices:
-        yield DeleteMessages(handles=tuple(message.handle for message in observation.queue_notices))
+def _delete_messages(world: World) -> Iterable[Action]:
+    """Delete messages of the queue after their notices are in memory, or when it is known that their instances are no nodes."""
+    known = {one.instance for one in world.memory.incarnations.values()}
+    waits = world.blind or world.just_lost_journal
+    kept = {one.handle for one in world.observation.queue_notices if waits and one.instance not in known}
+    handles = dict.fromkeys(one.handle for one in world.observation.queue_notices)
+    if due := tuple(handle for handle in handles if handle not in kept):
+        yield DeleteMessages(handles=due)
 
 
 def _forgotten(world: World) -> Iterable[Event]:

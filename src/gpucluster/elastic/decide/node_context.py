@@ -312,10 +312,10 @@ class NodeContext:
     @property
     def has_lost_instance(self) -> bool:
         """Return whether the slot has no instance and no launch."""
+        if self.incarnation is None and self.shared.world.just_lost_journal:
+            return False
         return (
-            self.instance_status in (InstanceStatus.NONE, InstanceStatus.ENDED)
-            and not self.launch_requested
-            and not self.shared.world.may_be_unlisted(self.slot)
+            self.instance_status in (InstanceStatus.NONE, InstanceStatus.ENDED) and not self.launch_requested
         )
 
     @property

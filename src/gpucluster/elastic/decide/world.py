@@ -181,6 +181,11 @@ class World:
         unrestored = self.memory.unrestored_since is not None
         return self.observation.halted or (UNRESTORED if unrestored else "")
 
+    @property
+    def just_lost_journal(self) -> bool:
+        """Return whether a lost journal may have known instances that are not adopted yet: EC2's list may lack one for a time (T21)."""
+        return self.memory.lost_at is not None and self.now < self.memory.lost_at + UNSEEN_S
+
     def may(self, ability: Ability) -> bool:
         """Return whether the daemon may do this now."""
         return ability not in denied(self.lost)
@@ -238,10 +243,6 @@ class World:
         if missing_since + UNSEEN_S > self.now:
             return InstanceStatus.UNSEEN
         return InstanceStatus.MISSING if self.phases.get(slot) is SlurmPhase.UP else InstanceStatus.ENDED
-
-    def may_be_unlisted(self, slot: str) -> bool:
-        """Return whether the slot may have an instance that only a lost journal knew, and that EC2's list lacks for a moment (T21)."""
-        return slot not in self.memory.incarnations and self.now < self.memory.created_at + UNSEEN_S
 
     def refused_end(self, slot: str) -> RefusedEnd | None:
         """Return the cloud's refusal to terminate the slot's living instance. While it lasts, the slot takes no job."""

@@ -15,7 +15,7 @@ class Draft:
 
     def __init__(self, memory: Memory) -> None:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
-        self.created_at = memory.created_at
+        self.lost_at = memory.lost_at
         self.budget, self.budget_stamp = memory.budget, memory.budget_stamp
         self.unrestored_since, self.lease = memory.unrestored_since, memory.lease
         self.copied_epoch, self.dropped = memory.copied_epoch, memory.dropped

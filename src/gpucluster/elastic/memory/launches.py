@@ -59,8 +59,8 @@ def smaller(old: Refusal | None, size: int, now: float) -> bool:
 
 @folds(JournalCreated)
 def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
-    draft.epoch, draft.created_at = event.epoch, at
-    draft.unrestored_since = None if event.first else at
+    draft.epoch = event.epoch
+    draft.unrestored_since = draft.lost_at = None if event.first else at
 
 
 @folds(JournalOutdated)

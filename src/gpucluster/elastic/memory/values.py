@@ -219,7 +219,7 @@ class Memory:
     """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
-    created_at: float = 0.0  # the journal; before that time another one may have known our instances
+    lost_at: float | None = None  # when this journal began, if an earlier one is lost
     unrestored_since: float | None = (
         None  # the journal is new or outdated, and its orders and spend are not restored
     )
