@@ -1,4 +1,4 @@
-"""20,000 recoveries of drained slots: none is undrained and then powered down before Slurm could start a job on it."""
+"""20,000 recoveries of closed slots: none is opened and then powered down before Slurm could start a job on it."""
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings

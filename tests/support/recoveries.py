@@ -1,4 +1,6 @@
-"""Recoveries: drained slots of a small cluster that the daemon opens again, for jobs that wait or for none.
+"""Recoveries: closed slots of a small cluster that the daemon opens again, for jobs that wait or for none.
+
+A drained slot is undrained, and one that is DOWN or FUTURE is resumed.
 
 Between the passes nothing changes but what the daemon itself did, and the time.
 """
@@ -13,7 +15,16 @@ from gpucluster.elastic.decide.world import SCHEDULES_S
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import OperatorOrder, fold
-from gpucluster.elastic.model import Action, Block, Drain, MarkDown, PowerDown, RecordEvents, Undrain
+from gpucluster.elastic.model import (
+    Action,
+    Block,
+    Drain,
+    MarkDown,
+    PowerDown,
+    RecordEvents,
+    ResetDown,
+    Undrain,
+)
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 from support.cluster_states import NOW, OFF, UP, job, node
@@ -50,13 +61,22 @@ DRAINS = (
 )
 
 
+# States without an instance that the daemon ends by a resume, each with Slurm's reason.
+DOWNS = (
+    ("DOWN CLOUD POWERED_DOWN", "ResumeTimeout reached"),
+    ("DOWN CLOUD POWERED_DOWN NOT_RESPONDING", "ResumeTimeout reached"),
+    ("FUTURE CLOUD", ""),
+)
+
+
 @dataclass(frozen=True)
 class Recovery:
-    """Drained slots of a small cluster, jobs that wait for them, and the seconds between the daemon's passes."""
+    """Closed slots of a small cluster, jobs that wait for them, and the seconds between the daemon's passes."""
 
     plan: str
     drained: tuple[tuple[str, int], ...]  # slot, and position in DRAINS
     nodes_up: frozenset[str]  # of the drained ones: with an instance
+    down: tuple[tuple[str, int], ...]  # slot, and position in DOWNS; a drained one is that alone
     marked: frozenset[str]  # slots that are off and marked NOT_RESPONDING from the start
     refused: frozenset[str]  # zones whose offers were refused; the refusal is over
     open_since: float  # seconds since when a refusal is over; negative: it lasts so much longer
@@ -73,6 +93,9 @@ RECOVERIES = st.builds(
         st.tuples(st.sampled_from(SLOTS), st.integers(0, len(DRAINS) - 1)), min_size=1, max_size=8, unique_by=lambda d: d[0]
     ).map(tuple),
     nodes_up=st.frozensets(st.sampled_from(SLOTS), max_size=3),
+    down=st.lists(
+        st.tuples(st.sampled_from(SLOTS), st.integers(0, len(DOWNS) - 1)), max_size=4, unique_by=lambda d: d[0]
+    ).map(tuple),
     marked=st.frozensets(st.sampled_from(SLOTS), max_size=3),
     refused=st.frozensets(st.sampled_from(ZONES)),
     open_since=st.sampled_from([-300.0, 0.0, 5.0, 60.0, 700.0]),
@@ -89,19 +112,19 @@ PLANS = {"small": SMALL, "spot": SPOT, "two": TWO}
 
 
 def stays_open(recovery: Recovery) -> None:
-    """Assert that no passes in a row undrain one slot and power it down.
+    """Assert that no passes in a row undrain or resume one slot and power it down.
 
     Nor do they drain a slot again that was opened because there may be capacity.
     """
     undrained_at, opened_at = dict[str, float](), dict[str, float]()
     for snapshot, actions in passes(recovery):
-        now, slots = snapshot.now, slots_in(actions, Undrain)
+        now, slots = snapshot.now, slots_in(actions, Undrain, ResetDown)
         undrained_at |= dict.fromkeys(slots, now)
         opened_at |= dict.fromkeys((s for s in slots if owner(snapshot, s) is DrainOwner.CAPACITY), now)
         ended, closed = slots_in(actions, PowerDown, MarkDown), slots_in(actions, Block)
         early = {s for s in ended if now < undrained_at.get(s, 0.0) + SCHEDULES_S}
         early |= {s for s in closed if now < opened_at.get(s, 0.0) + SCHEDULES_S}
-        assert not early, f"undrained, and at once powered down or drained: {sorted(early)}"
+        assert not early, f"opened, and at once powered down or drained: {sorted(early)}"
 
 
 def passes(recovery: Recovery) -> Iterable[tuple[ClusterSnapshot, tuple[Action, ...]]]:
@@ -119,6 +142,9 @@ def passes(recovery: Recovery) -> Iterable[tuple[ClusterSnapshot, tuple[Action, 
 def first_of(recovery: Recovery) -> ClusterSnapshot:
     living = recovery.nodes_up & {slot for slot, _ in recovery.drained}
     nodes = {slot: node(slot, f"{OFF} NOT_RESPONDING") for slot in recovery.marked}
+    for slot, position in recovery.down:
+        states, reason = DOWNS[position]
+        nodes[slot] = node(slot, states, reason=reason, reason_by="slurm", reason_at=NOW - 5000)
     for slot, position in recovery.drained:
         reason, by = DRAINS[position]
         states = f"{UP if slot in living else OFF} DRAIN"
@@ -154,7 +180,7 @@ def at(snapshot: ClusterSnapshot, now: float) -> ClusterSnapshot:
 
 
 def after(snapshot: ClusterSnapshot, actions: Sequence[Action], *, marks: bool) -> ClusterSnapshot:
-    """The world after the daemon's events and its updates of drains."""
+    """The world after the daemon's events, its updates of drains and its resumes."""
     entries = [entry for a in actions if isinstance(a, RecordEvents) for entry in a.entries]
     seen = snapshot.observation
     assert seen.slurm is not None
@@ -162,6 +188,8 @@ def after(snapshot: ClusterSnapshot, actions: Sequence[Action], *, marks: bool) 
     for action in actions:
         if isinstance(action, Undrain):
             nodes |= {slot: undrained(nodes[slot], marks=marks) for slot in action.slots}
+        elif isinstance(action, ResetDown):
+            nodes |= {slot: resumed(nodes[slot], marks=marks) for slot in action.slots}
         elif isinstance(action, Block | Drain):
             nodes |= {slot: drained(nodes[slot], action.reason, snapshot.now) for slot in action.slots}
     return replace(
@@ -176,6 +204,12 @@ def undrained(old: SlurmNode, *, marks: bool) -> SlurmNode:
     return replace(old, states=(old.states - {"DRAIN"}) | mark, reason="", reason_by="", reason_at=0.0)
 
 
+def resumed(old: SlurmNode, *, marks: bool) -> SlurmNode:
+    mark = {"NOT_RESPONDING"} if marks else set[str]()
+    states = frozenset({"IDLE", "CLOUD", "POWERED_DOWN", *mark})
+    return replace(old, states=states, reason="", reason_by="", reason_at=0.0)
+
+
 def drained(old: SlurmNode, reason: str, now: float) -> SlurmNode:
     return replace(old, states=old.states | {"DRAIN"}, reason=reason, reason_by="slurm", reason_at=now)
 
@@ -186,5 +220,7 @@ def owner(snapshot: ClusterSnapshot, slot: str) -> DrainOwner:
     return seen.nodes[slot].drain_owner
 
 
-def slots_in(actions: Iterable[Action], *kinds: type[Undrain | PowerDown | MarkDown | Block]) -> set[str]:
+def slots_in(
+    actions: Iterable[Action], *kinds: type[Undrain | ResetDown | PowerDown | MarkDown | Block]
+) -> set[str]:
     return {slot for action in actions if isinstance(action, kinds) for slot in action.slots}

@@ -586,11 +586,11 @@ class PowerUpMarkStays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainsSeen:
-    """Drains of Slurm that began, changed or ended since the last pass; hostlists."""
+    """Slots that were closed or opened since the last pass; hostlists."""
 
     blocked: str = ""  # drained because there is no capacity
-    drained: str = ""  # drained for another reason
-    undrained: str = ""
+    drained: str = ""  # drained for another reason, DOWN or FUTURE
+    undrained: str = ""  # none of these: undrained or resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A slot that was just undrained is not powered down: Slurm gets its scheduling time first.
+"""A slot that was just undrained or resumed is not powered down: Slurm gets its scheduling time first.
 
 Once a gang hung with five paid nodes up: the daemon undrained slots for it, and powered them down in the next pass, because
 the job had waited for more than a minute and an undrained slot that is off is marked NOT_RESPONDING (24.11).
@@ -9,15 +9,26 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from support.cluster_states import NOW
-from support.recoveries import DRAINS, RECOVERIES, SLOTS, ZONES, Recovery, passes, slots_in, stays_open
+from support.recoveries import (
+    DOWNS,
+    DRAINS,
+    RECOVERIES,
+    SLOTS,
+    ZONES,
+    Recovery,
+    passes,
+    slots_in,
+    stays_open,
+)
 
 from gpucluster.elastic.decide.blocked import PROBE_S
+from gpucluster.elastic.decide.node_table import NodeTable, row_for
 from gpucluster.elastic.decide.world import SCHEDULES_S
-from gpucluster.elastic.model import Block, MarkDown, PowerDown, Undrain
+from gpucluster.elastic.model import Block, MarkDown, PowerDown, ResetDown, Undrain
 
 
 @given(recovery=RECOVERIES)
-def test_no_slot_is_undrained_and_then_powered_down(recovery: Recovery) -> None:
+def test_no_slot_is_opened_and_then_powered_down(recovery: Recovery) -> None:
     """20,000 more are in tests/simulated."""
     stays_open(recovery)
 
@@ -28,6 +39,19 @@ def test_slot_stays_open_for_a_job_that_waited_long(waited: float) -> None:
     found = [actions for _, actions in passes(gang(waited))]
     assert slots_in(found[0], Undrain), "nothing was undrained: the scene shows nothing"
     assert not [slots for some in found for slots in slots_in(some, PowerDown, MarkDown)]
+
+
+@pytest.mark.parametrize("state", range(len(DOWNS)), ids=[" ".join(down) for down in DOWNS])
+def test_slot_stays_open_after_a_resume(state: int) -> None:
+    """Slurm marks a resumed slot that is off NOT_RESPONDING. Two seconds later it was powered down, as if that mark was old."""
+    recovery = replace(gang(90.0), drained=(), refused=frozenset(), down=((SLOTS[0], state),))
+    found = list(passes(recovery))
+    assert slots_in(found[0][1], ResetDown) == {SLOTS[0]}
+    assert not [slots for _, some in found for slots in slots_in(some, PowerDown, MarkDown)]
+    last, _ = found[-1]
+    assert last.world is not None
+    table = NodeTable(last.world)
+    assert row_for(table.context(SLOTS[0])).text == "it was opened: Slurm has a minute to start a job on it"
 
 
 def test_marked_slot_is_powered_down_when_slurm_had_its_time() -> None:
@@ -57,6 +81,7 @@ def gang(waited: float) -> Recovery:
         plan="small",
         drained=tuple((slot, 0) for slot in SLOTS),
         nodes_up=frozenset(),
+        down=(),
         marked=frozenset(),
         refused=frozenset(ZONES),
         open_since=5.0,

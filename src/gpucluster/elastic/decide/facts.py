@@ -60,6 +60,11 @@ _SETTLED = (
 )  # no power-up is in progress
 
 
+_RESUMED = (
+    SlurmPhase.DOWN,
+    SlurmPhase.DOWN_OFF,
+    SlurmPhase.FUTURE,
+)  # a resume, or slurmd's return, opens the slot
 _NOT_UP = (
     SlurmPhase.OFF,
     SlurmPhase.POWERING_UP,
@@ -178,10 +183,10 @@ def power_up_events(world: World) -> Iterator[Event]:
 
 
 def drain_events(world: World) -> Iterator[Event]:
-    """Return the drains that began or ended. Whoever ended it, Slurm gets its scheduling time from then on."""
+    """Return the slots that were closed or opened. Whoever opened one, Slurm gets its scheduling time from then on."""
     changes: dict[str, list[str]] = {"blocked": [], "drained": [], "undrained": []}
-    for slot in world.phases:
-        seen, kind = world.memory.drains.get(slot), _drain_kind(world.node(slot))
+    for slot, phase in world.phases.items():
+        seen, kind = world.memory.drains.get(slot), _drain_kind(world.node(slot), phase)
         if kind != _seen_kind(seen):
             changes[kind].append(slot)
     if any(changes.values()):
@@ -202,9 +207,9 @@ def _is_empty(incarnation: Incarnation | None) -> bool:
     return incarnation is None or not (incarnation.instance or incarnation.request or incarnation.open)
 
 
-def _drain_kind(node: SlurmNode) -> str:
+def _drain_kind(node: SlurmNode, phase: SlurmPhase) -> str:
     if not node.drained:
-        return "undrained"
+        return "drained" if phase in _RESUMED else "undrained"
     return "blocked" if node.drain_owner is DrainOwner.CAPACITY else "drained"
 
 

@@ -160,7 +160,7 @@ _ANY = tuple(p for p in SlurmPhase if p not in (SlurmPhase.UNKNOWN, SlurmPhase.F
 _ON = (SlurmPhase.UP, SlurmPhase.NOT_RESPONDING, SlurmPhase.POWER_DOWN_PENDING)
 _REPEATS = "repeats the call if it gets no answer"
 _REPLACES_LATER = "replaces its instance after the pool's idle time"
-_UNDRAINED = "its drain has ended: Slurm has a minute to start a job on it"
+_UNDRAINED = "it was opened: Slurm has a minute to start a job on it"
 _MARKED_OFF = (
     "powered down, but still marked NOT_RESPONDING. After a restart slurmctld would start no job on it"
 )

@@ -254,7 +254,7 @@ class World:
         return known if lives else None
 
     def just_undrained(self, slot: str) -> bool:
-        """Return whether the slot's drain ended so recently that Slurm may still start a job on it."""
+        """Return whether the slot was undrained or resumed so recently that Slurm may still start a job on it."""
         seen = self.memory.drains.get(slot)
         return seen is not None and not seen.drained and seen.since <= self.now < seen.since + SCHEDULES_S
 

@@ -190,9 +190,9 @@ class LingeringState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDrain:
-    """The last seen drain of a slot."""
+    """The last seen drain of a slot; DOWN and FUTURE close it as well."""
 
-    drained: bool  # False: it has ended
+    drained: bool  # False: it was opened
     blocked: bool  # it is, or was, for a lack of capacity
     since: float  # of this state
 
