@@ -118,8 +118,8 @@ def test_since_when_slurm_marks_a_node_is_journaled() -> None:
 
 @pytest.mark.parametrize(
     "reports",
-    [{}, reported(None), reported(ago=200.0), reported(incarnation=2)],
-    ids=["no report", "slurmd runs", "an old report", "of another incarnation"],
+    [{}, reported(None), reported(ago=200.0), reported(incarnation=0)],
+    ids=["no report", "slurmd runs", "an old report", "of an earlier incarnation"],
 )
 def test_node_whose_slurmd_may_run_is_not_told(reports: dict[str, ReceivedReport]) -> None:
     seen = moment(reports=reports)
