@@ -371,9 +371,8 @@ def adoptions(world: World) -> Iterator[Event]:
         found = at_address or free.pop(_ordered_instance(world, slot), None)
         if found is None:
             continue
-        if (
-            old is not None and status is not InstanceStatus.ENDED
-        ):  # its end is not seen: the journal is of yesterday
+        # A journal of yesterday has an instance whose end nobody saw. That of one that is listed as ended is recorded already.
+        if old is not None and status is not InstanceStatus.ENDED:
             yield InstanceGone(slot=slot, instance=old)
         yield _adoption(world, slot, found, up=at_address is not None and fresh)
 
