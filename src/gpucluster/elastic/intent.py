@@ -17,6 +17,7 @@ MAX_BYTES = 64 * 1024
 # Characters of an order's reason and number of ends of orders, if the copy would be too long with more.
 LENGTHS = ((160, UNDONE), (40, UNDONE), (40, 32), (0, 32), (0, 0))
 SCHEMA = 1
+NEWER = frozenset({"instance"})  # copies of earlier versions do not name the instances of orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def encode(intent: Intent) -> bytes:
 
 def decode(body: bytes) -> Intent:
     """Parse the body of the object. ValueError: it does not fit, or a key is missing: `{}` is no copy without orders."""
-    found = codec.loads_whole(Intent, body)
+    found = codec.loads_whole(Intent, body, newer=NEWER)
     if found.schema != SCHEMA:
         raise ValueError(f"schema {found.schema}, this version reads {SCHEMA}")
     return found

@@ -41,11 +41,14 @@ def loads(kind: type[T], text: str | bytes) -> T:
     return from_json(kind, json.loads(text))
 
 
-def loads_whole(kind: type[T], text: str | bytes) -> T:
-    """Parse JSON into `kind`; a missing key is a ValueError, even if its field has a default."""
+def loads_whole(kind: type[T], text: str | bytes, *, newer: frozenset[str] = frozenset()) -> T:
+    """Parse JSON into `kind`; a missing key is a ValueError, even if its field has a default.
+
+    `newer`: the keys that earlier versions of this program did not write.
+    """
     value = json.loads(text)
     built = from_json(kind, value)
-    if missing := _missing(to_json(built), value):
+    if missing := _missing(to_json(built), value) - newer:
         raise ValueError(f"{kind.__name__} without {', '.join(sorted(missing))}")
     return built
 

@@ -194,6 +194,7 @@ def boots(f: Fleet) -> str:
 
 def test_grace_of_a_stray_begins_when_this_journal_first_sees_it(f: Fleet) -> None:
     instance = boots(f)
+    order(f, Verb.NODE_KEEP, "h200-2b-1")  # so that there is a copy, and nothing is lost
     f.model.change(instance, f.now, lambda one: replace(one, launched_at=f.now - 9000))
     lose_journal(f)
     f.run(f.plan.times.orphan_grace_s - 10)
