@@ -37,7 +37,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import BucketLevel, Memory, fold
 from gpucluster.elastic.memory.launches import served
-from gpucluster.elastic.model import LaunchGang, MarkDown, RecordEvents, Terminate, Undrain
+from gpucluster.elastic.model import Block, LaunchGang, MarkDown, RecordEvents, ResetDown, Terminate, Undrain
 from gpucluster.plan.model import LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
@@ -519,6 +519,19 @@ def test_after_a_refusal_of_eight_two_slots_are_undrained_for_a_job_of_two() -> 
     moment = after(moment, *stands)
     actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, NOW)
     assert [a.slots for a in actions if isinstance(a, Undrain)] == [("h200-2a-1", "h200-2a-2")]
+
+
+def test_slot_that_is_resumed_without_capacity_is_blocked_directly_after() -> None:
+    """slurmctld started the waiting job on it within the two seconds until the next pass, and the job was requeued: 70 times in ten minutes."""
+    keys = {o.key for offers in all_offers(world_of(starting(1))).values() for o in offers}
+    stands = [OfferRefused(key=k, words="none", until=NOW + 60) for k in sorted(keys)]
+    down, rest = "h200-2a-1", world_of(starting(1)).slots.keys() - {"h200-2a-1"}
+    states = [node(n, "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: none") for n in sorted(rest)]
+    states.append(node(down, "DOWN CLOUD POWERED_DOWN", reason="gpucluster: none"))
+    moment = after(sight(PLAN, nodes=states, jobs=[job(1, node_count=2)]), *stands)
+    actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, NOW)
+    touched = [type(a) for a in actions if down in getattr(a, "slots", ())]
+    assert touched[:2] == [ResetDown, Block]
 
 
 def test_gang_above_every_source_max_gets_that_reason(tmp_path: Path) -> None:

@@ -81,14 +81,16 @@ def decide(
 def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     headroom, offers, tokens = Headroom(world), all_offers(world), api_rate.Pace(world.memory, world.now)
     gang_decision = gangs.serve(world, headroom, offers, tokens)
-    blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back))
+    table = node_table.NodeTable(world)
+    resets = tuple(terminations.resets(table))
+    resumed = frozenset(slot for action in resets for slot in action.slots)
+    blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back, resumed))
     evacuation_actions = tuple(evacuation.evacuate(world))
     removed = (
         *bundle_drains.drain_removed(world),
         *refused_ends.drain_slots(world),
         *ordered_drains.drain_ordered(world),
     )
-    table = node_table.NodeTable(world)
     handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
     return (
         *_delete_messages(world),
@@ -98,6 +100,7 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
         *evacuation_actions,  # early in the pass, because these have deadlines of seconds
         *removed,
         *ordered_drains.undrain_ordered(world),
+        *resets,  # a resume lifts a drain, and Slurm may start a job on the slot: those without capacity are blocked at once
         *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
         *api_rate.ends(tokens, terminations.terminations(table)),
         *gang_decision.actions,

@@ -112,12 +112,16 @@ def block(
     headroom: Headroom,
     offers: Mapping[tuple[str, str], tuple[Offer, ...]],
     sent_back: tuple[SlurmJob, ...],
+    resumed: frozenset[str],
 ) -> Iterator[Action]:
-    """Drain and undrain slots of each zone as its offers permit. Comment jobs that wait only for capacity."""
+    """Drain and undrain slots of each zone as its offers permit. Comment jobs that wait only for capacity.
+
+    `resumed`: slots that this pass resumes before.
+    """
     queue = (*sent_back, *waiting(world))
     found: dict[str, tuple[PoolZone, ...]] = {}
     for pool in world.plan.pools:
-        zones = tuple(_zone(world, headroom, pool, span.zone, offers) for span in pool.slots)
+        zones = tuple(_zone(world, headroom, (pool, span.zone), offers, resumed) for span in pool.slots)
         needs = needs_of(world, pool, queue)
         if needs and limits.half_open(world, pool.name):
             zones = tuple(replace(zone, open_headroom=0) for zone in zones)
@@ -135,15 +139,17 @@ def drained_by(actions: Iterable[Action]) -> frozenset[str]:
 def _zone(
     world: World,
     headroom: Headroom,
-    pool: Pool,
-    name: str,
+    place: tuple[Pool, str],
     offers: Mapping[tuple[str, str], tuple[Offer, ...]],
+    resumed: frozenset[str],
 ) -> PoolZone:
+    pool, name = place
     here = offers[(pool.name, name)]
     by_phase = _by_phase(world, pool, name)
     off = (
         *by_phase.get(SlurmPhase.OFF, ()),
         *by_phase.get(SlurmPhase.POWERING_DOWN, ()),  # off within seconds
+        *(slot for slot in by_phase.get(SlurmPhase.DOWN_OFF, ()) if slot in resumed),
     )
     free = sorted((s for s in off if _may_drain(world, s)), key=lambda s: world.node(s).drained)
     return PoolZone(

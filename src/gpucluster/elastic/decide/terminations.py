@@ -279,5 +279,9 @@ def repair_nodes(table: NodeTable, handled: frozenset[str]) -> Iterator[Action]:
     for words, slots in table.to(Decision.OFF).items():
         if due := tuple(s for s in slots if s not in handled):
             yield PowerDown(slots=due, reason=words)
+
+
+def resets(table: NodeTable) -> Iterator[ResetDown]:
+    """Resume the slots that are DOWN and powered down. Jobs may start on them at once."""
     for words, slots in table.to(Decision.RESET).items():
         yield ResetDown(slots=slots, reason=words)
