@@ -264,7 +264,7 @@ def test_a_node_that_stays_because_of_the_limit_says_so() -> None:
     shown = said(why(sight(a_plan(), nodes=[node("h200-2a-1", UP, comment=UNHEALTHY)]), "h200-2a-1"))
     assert "unhealthy, and not drained, because 1 of pool h200 are (limit 1): gpu.ecc: GPU 3" in shown
     assert "look for a common cause" in shown
-    assert "gpucluster node drain NODE --because WORDS -c burst takes single nodes" in shown
+    assert "single nodes: `gpucluster node drain NODE --because WORDS -c burst`" in shown
     plain = said(why(sight(a_plan(), nodes=[node("h200-2a-1", UP, comment="rack 4")]), "h200-2a-1"))
     assert "rack 4" not in plain
 

@@ -76,7 +76,7 @@ def _slurm(world: World, name: str, row: Row) -> Iterator[Line]:
         yield Line(part=Part.STATE, words=short(unhealthy))
         yield Line(
             part=Part.REMEDY,
-            words=f"many nodes of the pool fail their checks: look for a common cause, for example a driver or a mount; gpucluster node drain NODE --because WORDS -c {world.plan.name} takes single nodes",
+            words=f"many nodes of the pool fail their checks: look for a common cause, for example a driver or a mount; single nodes: `gpucluster node drain NODE --because WORDS -c {world.plan.name}`",
         )
     if row.decision is Decision.RECORD:
         yield Line(
