@@ -78,7 +78,7 @@ EQUIVALENT: Mapping[tuple[str, str, str], str] = {
     ): "without an instance the status is NONE, nothing is listed, and no report has the key None",
     (
         "elastic/decide/facts.py",
-        "owned = {",
+        "owned = {one.instance for one in world.memory.incarnations.values() if one.instance}",
         "filter dropped",
     ): "the set then holds None, too, and no instance has the id None",
     (
