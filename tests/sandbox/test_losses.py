@@ -18,25 +18,19 @@ from typing import Any
 
 import pytest
 from cluster import UNTIL_LET_GO, USER, Cluster, gpucluster
-from fault_runs import AGENT, DAEMON, SHORT, TOLD, Stage, wrong_clock
-from support.waiting import lasting
+from fault_runs import AGENT, SHORT, TOLD, Stage
 
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import Scaling
 from gpucluster.elastic.abilities import (
-    CLOCK_OFF,
     LOSSES,
     NO_QUEUE,
     ORDERS_LOST,
-    SET_CLOCK,
     Dependency,
-    Loss,
-    denied,
 )
 from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
-NO_LOSS = Loss(since=None, words="")
 NOTICE_S = 20.0  # the jobs of a notice so short are requeued after half of it
 LONGER_S = 1200.0  # longer than any stop of slurmctld here, also on a busy machine
 CHANGES = ("RunInstances", "CreateFleet", "TerminateInstances")
@@ -101,7 +95,10 @@ class Head:
     def knows(self) -> Mapping[str, Any]:
         """What the daemon publishes of itself."""
         url = f"http://127.0.0.1:{names.METRICS_PORT}/status"
-        return json.loads(self.cluster.exec("head", "curl", "-s", url))
+        text = self.cluster.exec("head", "curl", "-s", url, check=False)
+        return json.loads(
+            text or '{"lost": {}, "reports": {}}'
+        )  # a daemon that has just started has no endpoint yet
 
 
 @pytest.fixture
@@ -157,11 +154,10 @@ class Evacuation:
         assert self.stage.was_told(self.runs)
 
 
-def tells(said: str, dependency: Dependency, error: str, *others: Dependency) -> bool:
-    """Whether a command names the loss with its error, and what stops and what goes on by its row, with the other losses."""
+def tells(said: str, dependency: Dependency, error: str) -> bool:
+    """Whether a command names the loss with its error, and what stops and what goes on by its row."""
     row = LOSSES[dependency]
-    still = row.still(denied(dict.fromkeys((dependency, *others), NO_LOSS)))
-    return all(words in said for words in (str(dependency), error, row.stops, still))
+    return all(words in said for words in (str(dependency), error, row.stops, row.still(row.denied)))
 
 
 def launches(changes: list[str]) -> list[str]:
@@ -320,28 +316,6 @@ def test_without_slurmctld_nothing_is_done_and_the_notice_is_handled_after_its_r
     one.notice(NOTICE_S, "queue")  # the end is moved, so that the test need not wait for it
     one.until_requeued(slot)
     one.end()
-
-
-def test_with_a_wrong_clock_of_the_head_jobs_run_and_nothing_is_launched_or_terminated(head: Head) -> None:
-    """libfaketime in the daemon and in munged is a stand-in for the clock of the machine."""
-    stage, cluster = Stage(head.cluster), head.cluster
-    runs = stage.submit(1, UNTIL_LET_GO)
-    stage.until_script(runs)
-    with wrong_clock(stage, "head", DAEMON, "munge"):
-        for dependency in (Dependency.EC2, Dependency.CONTROL):
-            cluster.wait(f"the daemon has lost {dependency}", lambda d=dependency: d in head.knows()["lost"])
-        before = head.changes()
-        waits = stage.submit(1)
-        lasting(15)
-        for said in (head.status(), head.why(runs)):
-            assert tells(said, Dependency.EC2, CLOCK_OFF[1], Dependency.CONTROL), said
-            assert tells(said, Dependency.CONTROL, CLOCK_OFF[0], Dependency.EC2), said
-            assert SET_CLOCK in said, said
-        assert head.changes() == before
-    stage.wait("the job runs that came meanwhile", lambda: cluster.state(waits) == "COMPLETED")
-    assert (cluster.state(runs), cluster.job(runs)["restart_cnt"]) == ("RUNNING", 0)
-    cluster.let_go(runs)
-    stage.wait("the first job ends", lambda: cluster.state(runs) == "COMPLETED")
 
 
 def notices(known: Mapping[str, Any], instance: str) -> list[Any]:
