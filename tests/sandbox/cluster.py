@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gpucluster.slurm.states import JOB_ENDED, JobState
 
 ROOT = Path(__file__).parents[2]
 USER = "researcher"
+EMPTY = 4  # so many empty lists of a slurmctld that answers pings
 UNTIL_LET_GO = f"until test -e /home/{USER}/go-$SLURM_JOB_ID; do sleep 1; done"  # a state that lasts until the test saw it
 
 
@@ -119,12 +121,16 @@ class Cluster:
         return jobs[0]["job_state"] if jobs else ["UNANSWERED"]
 
     def _answered(self, key: str, *what: str) -> list[dict[str, Any]]:
-        """LookupError if slurmctld answers and knows nothing of it."""
+        """LookupError if slurmctld answers and knows nothing of it.
+
+        A busy slurmctld may answer the ping and not the question, so one empty list proves nothing.
+        """
+        pinged = count(1)
 
         def seen() -> list[dict[str, Any]]:
             if found := self._asked(key, *what):
                 return found
-            if "is UP" in self.exec("head", "scontrol", "ping", check=False) and not self._asked(key, *what):
+            if "is UP" in self.exec("head", "scontrol", "ping", check=False) and next(pinged) == EMPTY:
                 raise LookupError(f"slurmctld shows nothing for `{' '.join(what)}`")
             return []
 
