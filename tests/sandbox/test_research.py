@@ -251,19 +251,6 @@ def test_validate_passes_with_shared_homes_and_a_login_machine(research):
     assert done.returncode == 0
 
 
-def test_without_slurmdbd_nodes_are_launched_limits_hold_and_the_records_come_later(research):
-    """The row of decision 0003: slurmctld keeps its records and goes on with the limits that it has."""
-    before = research.launches()
-    with paused(research, "gpucluster-agent", "head"), paused(research, "slurmdbd", "head"):
-        job = research.submit("--gres=gpu:1", script="hostname")
-        stranger = research.ssh("vision", "sbatch", "--account=nobody", "--wrap=true")
-        assert "Invalid account" in stranger.stderr
-        research.wait("the job is done", lambda: research.state(job) == "COMPLETED")
-        assert research.launches() > before
-        assert not research.record(job)
-    research.wait("its record is there", lambda: research.record(job)[-1:] == ["COMPLETED"])
-
-
 OF_ACCOUNTING = "svc.active[head],ctl.ping,acct.db,acct.qos,acct.tree,ctl.conf,part.up"
 SABOTAGES = (  # commands on the head, and for each check that fails a part of what it says
     (
@@ -501,6 +488,8 @@ def test_jobs_go_on_without_slurmdbd_and_its_records_come_later(research):
     research.exec("head", "systemctl", "mask", "--runtime", "--now", "slurmdbd")
     try:
         research.wait("the head says so", lambda: "accounting is away" in research.head_status()["detail"])
+        stranger = research.ssh("vision", "sbatch", "--account=nobody", "--wrap=true")
+        assert "Invalid account" in stranger.stderr, "slurmctld goes on with the limits that it has"
         jobs = [research.submit_as("speech", "--gres=gpu:1", script="true") for _ in range(20)]
         new = research.submit("--gres=gpu:1", script="true")  # the daemon launches a node for it
         for job in (*jobs, new):
