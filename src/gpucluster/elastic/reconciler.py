@@ -184,11 +184,13 @@ class Reconciler:
 
         Then make a pass without that answer: EC2 may hang for a minute, and a notice may not wait for it.
         """
-        incarnations = self._clients.journal.memory.incarnations.values()
-        ends = any(one.interruption is not None and one.instance for one in incarnations)
+        if self._looking or not (self.observing and self._slurm_answered):
+            return
         known = self._looked or next((one.slurm for one in self._answers if one.slurm), None)
-        old = not _is_young(known, self._clients.clock())
-        if self.observing and self._slurm_answered and old and not self._looking and (urgent or ends):
+        if _is_young(known, self._clients.clock()):
+            return
+        incarnations = self._clients.journal.memory.incarnations.values()
+        if urgent or any(one.interruption is not None and one.instance for one in incarnations):
             self._looking = True
             self._clients.slurm_executor.submit(self._query_slurm, self._receive_look)
 
