@@ -26,6 +26,8 @@ from gpucluster.elastic.abilities import (
     LOSSES,
     NO_QUEUE,
     ORDERS_LOST,
+    SET_CLOCK,
+    Ability,
     Dependency,
 )
 from gpucluster.plan import names
@@ -53,12 +55,16 @@ class Head:
         where = self.bindings
         return S3Control(where["region"], where["bucket"], lambda: self.cluster.client("s3"))
 
+    @property
+    def role(self) -> str:
+        roles = [one["RoleName"] for one in self.cluster.client("iam").list_roles()["Roles"]]
+        (role,) = (one for one in roles if one.startswith(f"{self.cluster.name}-head"))
+        return role
+
     @contextmanager
     def without(self, action: str, resource: str = "*") -> Iterator[None]:
         """Deny the head's role the action."""
-        iam = self.cluster.client("iam")
-        roles = [one["RoleName"] for one in iam.list_roles()["Roles"]]
-        (role,) = (one for one in roles if one.startswith(f"{self.cluster.name}-head"))
+        iam, role = self.cluster.client("iam"), self.role
         deny = {"Effect": "Deny", "Action": action, "Resource": resource}
         text = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
         iam.put_role_policy(RoleName=role, PolicyName=DENIED, PolicyDocument=text)
@@ -70,6 +76,16 @@ class Head:
     def without_the_object(self) -> AbstractContextManager[None]:
         """Deny the head's role the control object."""
         return self.without("s3:*", f"arn:aws:s3:::{self.bindings['bucket']}/{names.CONTROL_KEY}")
+
+    @contextmanager
+    def with_its_clock_ahead(self, seconds: float) -> Iterator[None]:
+        """Let the API take the head's clock for one that is ahead. The head's own programs keep the right time."""
+        control = self.cluster.control()
+        control.switch(clocks={self.role: seconds})
+        try:
+            yield
+        finally:
+            control.switch(clocks={})
 
     def changes(self) -> list[str]:
         """The launches and terminations of the head that EC2 was asked for, the oldest first."""
@@ -154,10 +170,11 @@ class Evacuation:
         assert self.stage.was_told(self.runs)
 
 
-def tells(said: str, dependency: Dependency, error: str) -> bool:
+def tells(said: str, dependency: Dependency, error: str, denied: frozenset[Ability] | None = None) -> bool:
     """Whether a command names the loss with its error, and what stops and what goes on by its row."""
     row = LOSSES[dependency]
-    return all(words in said for words in (str(dependency), error, row.stops, row.still(row.denied)))
+    still = row.still(row.denied if denied is None else denied)
+    return all(words in said for words in (str(dependency), error, row.stops, still))
 
 
 def launches(changes: list[str]) -> list[str]:
@@ -211,6 +228,25 @@ def test_without_the_control_object_a_notice_drains_signals_and_requeues(head: H
         assert head.changes() == before
     one.end()
     assert Dependency.CONTROL not in head.knows()["lost"]
+
+
+def test_with_a_wrong_clock_a_notice_drains_signals_and_requeues(head: Head) -> None:
+    """AWS refuses each call. EC2 does not say why; S3 does, so `status` has the command that helps."""
+    one = Evacuation.begin(head)
+    slot, errors = one.slot, {Dependency.EC2: "AuthFailure", Dependency.CONTROL: "RequestTimeTooSkewed"}
+    denied = frozenset(ability for lost in errors for ability in LOSSES[lost].denied)
+    with head.with_its_clock_ahead(600):
+        head.cluster.wait("its lease is over", lambda: errors.keys() <= head.knows()["lost"].keys())
+        before = head.changes()
+        one.submit_another()
+        one.notice()
+        one.until_requeued(slot)
+        for said in (head.status(), head.why(one.waits), head.why(slot), head.dry_run(), head.pools()):
+            for lost, error in errors.items():
+                assert tells(said, lost, error, denied), said
+            assert SET_CLOCK in said, said
+        assert head.changes() == before
+    one.end()
 
 
 def test_without_the_control_object_a_powered_down_node_ends_itself(head: Head) -> None:

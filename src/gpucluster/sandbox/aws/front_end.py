@@ -194,7 +194,8 @@ class FrontEnd:
         self, request: SignedRequest, service: str, environ: Environ, number: str, scenario: Scenario | None
     ) -> protocols.Answer:
         now = self._clock()
-        principal = verify(request, self._ring, now=now, wall=self._wall()).principal
+        clocks = self._model.switches.clocks
+        principal = verify(request, self._ring, now=now, wall=self._wall(), clocks=clocks).principal
         if request.target == ASKED:
             return self._asked(request, principal)
         if request.target.startswith(SCENARIO_PREFIX):

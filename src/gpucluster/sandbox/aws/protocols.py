@@ -42,28 +42,32 @@ _FLAWS: Mapping[str, Mapping[Flaw, tuple[str, int]]] = {
         Flaw.UNKNOWN: ("AuthFailure", 401),
         Flaw.WRONG: ("AuthFailure", 401),
         Flaw.EXPIRED: ("RequestExpired", 400),
-        Flaw.SKEWED: ("RequestExpired", 400),
+        Flaw.LATE: ("RequestExpired", 400),
+        Flaw.EARLY: ("AuthFailure", 401),  # aws/aws-sdk-java 519
     },
     "query": {
         Flaw.MISSING: ("MissingAuthenticationToken", 403),
         Flaw.UNKNOWN: ("InvalidClientTokenId", 403),
         Flaw.WRONG: ("SignatureDoesNotMatch", 403),
         Flaw.EXPIRED: ("ExpiredToken", 403),
-        Flaw.SKEWED: ("RequestExpired", 400),
+        Flaw.LATE: ("RequestExpired", 400),
+        Flaw.EARLY: ("SignatureDoesNotMatch", 403),
     },
     "s3": {
         Flaw.MISSING: ("AccessDenied", 403),
         Flaw.UNKNOWN: ("InvalidAccessKeyId", 403),
         Flaw.WRONG: ("SignatureDoesNotMatch", 403),
         Flaw.EXPIRED: ("ExpiredToken", 400),
-        Flaw.SKEWED: ("RequestTimeTooSkewed", 403),
+        Flaw.LATE: ("RequestTimeTooSkewed", 403),
+        Flaw.EARLY: ("RequestTimeTooSkewed", 403),
     },
     "json": {
         Flaw.MISSING: ("MissingAuthenticationTokenException", 400),
         Flaw.UNKNOWN: ("UnrecognizedClientException", 400),
         Flaw.WRONG: ("InvalidSignatureException", 400),
         Flaw.EXPIRED: ("ExpiredTokenException", 400),
-        Flaw.SKEWED: ("InvalidSignatureException", 400),
+        Flaw.LATE: ("InvalidSignatureException", 400),
+        Flaw.EARLY: ("InvalidSignatureException", 400),
     },
 }
 _FLAW_TEXT: Mapping[Flaw, str] = {
@@ -71,7 +75,8 @@ _FLAW_TEXT: Mapping[Flaw, str] = {
     Flaw.UNKNOWN: "The security token included in the request is invalid: this API knows only keys that it handed out",
     Flaw.WRONG: "The request signature we calculated does not match the signature you provided.",
     Flaw.EXPIRED: "The security token included in the request is expired",
-    Flaw.SKEWED: "Request has expired: the caller's clock differs by more than 5 minutes",
+    Flaw.LATE: "Signature expired: the caller's clock is more than 5 minutes behind",
+    Flaw.EARLY: "Signature not yet current: the caller's clock is more than 5 minutes ahead",
 }
 
 

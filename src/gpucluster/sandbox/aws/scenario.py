@@ -175,6 +175,10 @@ def _set_moving_latest(switches: FaultSwitches, value: Any, _: float) -> None:
     switches.moving_latest = value is True
 
 
+def _set_clocks(switches: FaultSwitches, value: Any, _: float) -> None:
+    switches.clocks = {str(role): float(seconds) for role, seconds in value.items()}
+
+
 _WAYS = frozenset({"metadata", "queue"})
 _SWITCHES: Mapping[str, Callable[[FaultSwitches, Any, float], None]] = {
     "lag": _set_lag,
@@ -184,6 +188,7 @@ _SWITCHES: Mapping[str, Callable[[FaultSwitches, Any, float], None]] = {
     "failing_zones": _set_failing_zones,
     "page_size": _set_page_size,
     "moving_latest": _set_moving_latest,
+    "clocks": _set_clocks,
 }
 
 

@@ -78,7 +78,7 @@ class SandboxControl:
         self._ask("POST", "price", {"machine": machine, "zone": zone, "micro_usd": micro_usd})
 
     def switch(self, **faults: Any) -> None:
-        """Switch faults on: lag, dead_token, profile_lag_s, images_gone, failing_zones, page_size, moving_latest."""
+        """Switch faults on: lag, dead_token, profile_lag_s, images_gone, failing_zones, page_size, moving_latest, clocks."""
         self._ask("POST", "switch", faults)
 
     def set_delivery(self, **how: Any) -> None:

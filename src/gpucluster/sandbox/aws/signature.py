@@ -22,6 +22,7 @@ _AUTHORIZATION = re.compile(
     r"/aws4_request,\s*SignedHeaders=(?P<signed>[\w;-]+),\s*Signature=(?P<signature>[0-9a-f]{64})"
 )
 _SKEW_S = 300.0  # AWS allows five minutes
+_RIGHT: Mapping[str, float] = {}  # no clock is off
 _UNHASHED = ("UNSIGNED-PAYLOAD", "STREAMING-")
 
 
@@ -32,7 +33,8 @@ class Flaw(StrEnum):
     UNKNOWN = "unknown"
     WRONG = "wrong"
     EXPIRED = "expired"
-    SKEWED = "skewed"
+    LATE = "late"  # the caller's clock is behind
+    EARLY = "early"  # the caller's clock is ahead
 
 
 class BadSignature(Exception):  # noqa: N818 - a finding about a request, answered in its protocol
@@ -78,10 +80,13 @@ def scope(headers: Mapping[str, str]) -> Scope | None:
     )
 
 
-def verify(request: SignedRequest, ring: KeyRing, *, now: float, wall: float) -> Key:
+def verify(
+    request: SignedRequest, ring: KeyRing, *, now: float, wall: float, clocks: Mapping[str, float] = _RIGHT
+) -> Key:
     """Return the key that signed `request`; raise BadSignature.
 
     `now` is the API's clock, by which sessions expire; `wall` is the real one, by which clients sign.
+    The clocks of the machines of the roles in `clocks` are that many seconds ahead of it.
     """
     credential = scope(request.headers)
     if credential is None:
@@ -90,7 +95,7 @@ def verify(request: SignedRequest, ring: KeyRing, *, now: float, wall: float) ->
     if key is None:
         raise BadSignature(Flaw.UNKNOWN)
     stamp = request.headers.get("x-amz-date", "")
-    _check_time(stamp, wall)
+    _check_time(stamp, wall - clocks.get(key.principal.role or "", 0.0))
     _check_body(request)
     if not hmac.compare_digest(signature(request, credential, key, stamp), credential.signature):
         raise BadSignature(Flaw.WRONG)
@@ -145,8 +150,9 @@ def signed_at(stamp: str) -> float:
 
 
 def _check_time(stamp: str, wall: float) -> None:
-    if abs(wall - signed_at(stamp)) > _SKEW_S:
-        raise BadSignature(Flaw.SKEWED)
+    behind = wall - signed_at(stamp)
+    if abs(behind) > _SKEW_S:
+        raise BadSignature(Flaw.LATE if behind > 0 else Flaw.EARLY)
 
 
 def _check_body(request: SignedRequest) -> None:

@@ -104,9 +104,37 @@ def test_signature_of_another_scheme_is_no_signature(text: str):
     assert flaw_of(changed(request, headers={**request.headers, "authorization": text}), RING) is Flaw.MISSING
 
 
-@pytest.mark.parametrize("minutes", [-6, 6])
-def test_t12_clock_that_is_off_by_six_minutes_is_refused(minutes: int):
-    assert flaw_of(a_request(RING), RING, later_s=60 * minutes) is Flaw.SKEWED
+@pytest.mark.parametrize(("minutes", "flaw"), [(-6, Flaw.EARLY), (6, Flaw.LATE)])
+def test_t12_clock_that_is_off_by_six_minutes_is_refused(minutes: int, flaw: Flaw):
+    assert flaw_of(a_request(RING), RING, later_s=60 * minutes) is flaw
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    ("seconds", "codes"),
+    [
+        (-600.0, {"ec2": "RequestExpired", "s3": "RequestTimeTooSkewed"}),
+        (600.0, {"ec2": "AuthFailure", "s3": "RequestTimeTooSkewed"}),
+    ],
+)
+def test_t12_clock_of_one_role_is_off(seconds: float, codes: dict[str, str]):
+    """EC2 does not name the clock when it is ahead (aws/aws-sdk-java 519); S3 does in both cases."""
+    with running_cloud() as cloud:
+        off, right = (
+            cloud.api.ring.session(role, "AROA", "i-0000000000000000a", cloud.clock.now)
+            for role in ("head", "node")
+        )
+        cloud.control.switch(clocks={"head": seconds})
+        for key, refused in ((off, codes), (right, dict.fromkeys(codes, "UnauthorizedOperation"))):
+            with pytest.raises(ClientError) as caught:
+                cloud.client("ec2", key).describe_instances()
+            assert caught.value.response["Error"]["Code"] == refused["ec2"]
+        with pytest.raises(ClientError) as caught:
+            cloud.client("s3", off).get_object(Bucket="b", Key="k")
+        assert caught.value.response["Error"]["Code"] == codes["s3"]
+        cloud.control.switch(clocks={})
+        with pytest.raises(ClientError, match="UnauthorizedOperation"):
+            cloud.client("ec2", off).describe_instances()
 
 
 def test_session_is_accepted_until_it_expires():

@@ -1,5 +1,6 @@
 """Faults that a scenario injects: errors for a number of calls, and replies that are lost after the work is done (T12)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpucluster.sandbox.aws.ec2.state.values import ANY, Lag, Refusal
@@ -79,6 +80,9 @@ class FaultSwitches:
     page_size: int | None = None  # T22: the longest page; an empty page is among them
     moving_latest: bool = False  # T15: `$Latest` changes at every second launch
     latest_asked: int = 0
+    clocks: Mapping[str, float] = field(
+        default_factory=dict[str, float]
+    )  # role -> seconds that the clocks of its machines are ahead
     hanging_metadata: set[str] = field(
         default_factory=set[str]
     )  # T33: instances whose metadata service never answers
