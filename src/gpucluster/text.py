@@ -12,7 +12,9 @@ terminal, a log and a Slurm reason. All other functions for foreign text are bui
 Money is counted in micro-USD (millionths of a dollar) or in Decimal dollars. Moments are seconds since 1970, UTC.
 """
 
+import io
 import re
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -34,6 +36,13 @@ class Form:
 REPLACEMENT: Final = "\ufffd"
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _QUOTED: Final = 60  # characters of a quoted value
+
+
+def escape_what_streams_lack() -> None:
+    """Let a terminal of any encoding show a text: a letter that it lacks is written as `\\u2192`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def printable(text: str, most: int | None = None) -> str:

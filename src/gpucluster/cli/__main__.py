@@ -12,6 +12,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from gpucluster.errors import INTERRUPTED
+from gpucluster.text import escape_what_streams_lack
 
 PLUGIN_LOADER = "pydantic.plugin._loader"
 
@@ -29,6 +30,7 @@ def main() -> NoReturn:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent closed the stream: no reader is left
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    escape_what_streams_lack()
     try:
         signal.signal(signal.SIGTERM, end)
         code = _run(sys.argv[1:])
