@@ -61,11 +61,12 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cluster import USER, Cluster, gpucluster
-from validation import asked_by_ssm, of_verdict, only_these_fail, paused, run_remedy, validated
+from validation import asked_by_ssm, each, of_verdict, only_these_fail, paused, run_remedy, validated
 
 from gpucluster import artifacts
 from gpucluster.plan import names
@@ -262,11 +263,12 @@ def test_each_fault_is_found_by_its_own_check_whose_remedy_ends_it(shared_cluste
         with asked_by_ssm(shared_cluster, finds) as by_ssm:
             results = validated(shared_cluster, "--tier", "0", code=1)
             same = by_ssm()
-        for case in cases:
-            if case.undo:
-                shared_cluster.exec(told(case.machine), "sh", "-ec", case.undo)
-            else:
-                run_remedy(shared_cluster, results[told(case.finds)]["remedy"])
+        each(
+            partial(shared_cluster.exec, told(case.machine), "sh", "-ec", case.undo)
+            if case.undo
+            else partial(run_remedy, shared_cluster, results[told(case.finds)]["remedy"])
+            for case in cases
+        )
     shared_cluster.wait("all checks pass again", lambda: is_healthy(shared_cluster))
     only_these_fail(results, finds, {told(ident) for case in cases for ident in case.may})
     assert of_verdict(same, "fail") == finds
@@ -352,19 +354,19 @@ def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(shared_cluster, no
         with asked_by_ssm(shared_cluster, finds) as by_ssm:
             results = validated(shared_cluster, "--tier", "0", code=1)
             same = by_ssm()
-        only_these_fail(results, finds)
-        assert of_verdict(same, "fail") == finds
-        for one in sabotages:
-            ident, found = (
-                text.replace("NODE", nodes_in_use[0]).replace("OTHER", nodes_in_use[1])
-                for text in (one.finds, one.found)
-            )
-            assert found in results[ident]["found"]
-            assert found in same[ident]["found"]
-        for ident in of_verdict(results, "fail"):
-            run_remedy(shared_cluster, results[ident]["remedy"])
+        remedies = [results[ident]["remedy"] for ident in of_verdict(results, "fail")]
+        each(partial(run_remedy, shared_cluster, remedy) for remedy in remedies)
         shared_cluster.wait("all checks pass again", lambda: is_healthy(shared_cluster))
     shared_cluster.exec(nodes_in_use[1], "rm", "-f", SMALL_MEMLOCK)
+    only_these_fail(results, finds)
+    assert of_verdict(same, "fail") == finds
+    for one in sabotages:
+        ident, found = (
+            text.replace("NODE", nodes_in_use[0]).replace("OTHER", nodes_in_use[1])
+            for text in (one.finds, one.found)
+        )
+        assert found in results[ident]["found"]
+        assert found in same[ident]["found"]
 
 
 def test_drained_node_is_found_and_markup_in_its_reason_is_harmless_in_a_browser(

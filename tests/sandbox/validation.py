@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from cluster import ROOT, USER, Cluster
@@ -15,6 +16,7 @@ from gpucluster.cli.shell import SANDBOX
 from gpucluster.engine.target import typed_environment
 from gpucluster.plan import names
 from gpucluster.sandbox import state_dir
+from gpucluster.slurm.client import NOT_DELIVERED
 
 
 def validated(cluster: Cluster, *options: str, code: int | None = None) -> dict[str, dict]:
@@ -87,9 +89,27 @@ def only_these_fail(results, finds, may=()):
 
 
 def run_remedy(cluster: Cluster, remedy: str) -> None:
-    """Type the commands of a remedy: `on MACHINE: COMMANDS`."""
+    """Type the commands of a remedy: `on MACHINE: COMMANDS`. A busy slurmctld is asked once more, as a person does."""
     place, _, commands = remedy.removeprefix("on ").partition(": ")
-    cluster.exec("head" if place == "the head" else place, "sh", "-ec", commands)
+    typed = partial(cluster.exec, "head" if place == "the head" else place, "sh", "-ec", commands)
+    try:
+        typed()
+    except AssertionError as failed:
+        if not any(words in str(failed) for words in NOT_DELIVERED):
+            raise
+        typed()
+
+
+def each(steps: Iterable[Callable[[], object]]) -> None:
+    """Take every step, also after one that failed, so that no fault stays for the next test."""
+    failed: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - all are raised together
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("these steps failed", failed)
 
 
 _PAUSED: dict[str, set[str]] = {}  # cluster -> machines whose agent is stopped
