@@ -521,13 +521,23 @@ def test_after_a_refusal_of_eight_two_slots_are_undrained_for_a_job_of_two() -> 
     assert [a.slots for a in actions if isinstance(a, Undrain)] == [("h200-2a-1", "h200-2a-2")]
 
 
-def test_slot_that_is_resumed_without_capacity_is_blocked_directly_after() -> None:
-    """slurmctld started the waiting job on it within the two seconds until the next pass, and the job was requeued: 70 times in ten minutes."""
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("DOWN CLOUD POWERED_DOWN", "gpucluster: none"),
+        ("DOWN CLOUD POWERED_DOWN DRAIN", "gpucluster: none"),
+        ("DOWN CLOUD POWERED_DOWN DRAIN", "gpucluster: [evacuation] the cloud reclaims it"),
+        ("DOWN CLOUD POWERED_DOWN DRAIN", "gpucluster: [health] gpu.count: 7 of 8"),
+        ("FUTURE CLOUD", ""),
+    ],
+)
+def test_slot_that_is_resumed_without_capacity_is_blocked_directly_after(state: str, reason: str) -> None:
+    """A resume lifts a drain, too. slurmctld started the waiting job on it within the two seconds until the next pass, and the job was requeued: 70 times in ten minutes."""
     keys = {o.key for offers in all_offers(world_of(starting(1))).values() for o in offers}
     stands = [OfferRefused(key=k, words="none", until=NOW + 60) for k in sorted(keys)]
     down, rest = "h200-2a-1", world_of(starting(1)).slots.keys() - {"h200-2a-1"}
     states = [node(n, "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: none") for n in sorted(rest)]
-    states.append(node(down, "DOWN CLOUD POWERED_DOWN", reason="gpucluster: none"))
+    states.append(node(down, state, reason=reason))
     moment = after(sight(PLAN, nodes=states, jobs=[job(1, node_count=2)]), *stands)
     actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, NOW)
     touched = [type(a) for a in actions if down in getattr(a, "slots", ())]

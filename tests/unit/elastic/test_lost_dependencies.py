@@ -12,7 +12,7 @@ from signal import SIGUSR1
 
 import pytest
 from support.builders import a_plan
-from support.cluster_states import NOW
+from support.cluster_states import NOW, burst, instance, living, node, sight
 from support.fleet import Fleet
 from support.slurm_model import Job
 from support.two_daemons import TTL_S, Pair
@@ -23,6 +23,7 @@ from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, deni
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.node_table import ROWS
+from gpucluster.elastic.decide.terminations import left_alone
 from gpucluster.elastic.events import Entry, Interrupted, JobsRequeued, OfferRefused, OrderGiven, Verb
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
@@ -337,6 +338,27 @@ def dies_of_signals(f: Fleet) -> None:
         return replace(view, jobs=tuple(jobs))
 
     f.slurm.read = seen  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("verb", [None, Verb.POOL_DRAIN])
+def test_idle_nodes_power_down_while_cut_off_also_in_a_drained_pool(f: Fleet, verb: Verb | None) -> None:
+    """The order kept idle nodes up, because only the row of the idle time was looked at."""
+    job = running(f, 2, lasts=100.0)
+    if verb is not None:
+        order = OrderGiven(verb=verb, target="h200", by="a person", until=None)
+        f.journal.append((Entry(at=f.now, event=order),))
+    cut_off(f)
+    f.until(lambda: job.state == "COMPLETED", 200)
+    f.run(1000)
+    assert not f.living()
+
+
+def test_machine_of_a_node_that_slurm_set_down_and_powered_down_is_told_to_end() -> None:
+    lost = {Dependency.CONTROL: Loss(since=NOW - 9000, words="no")}
+    down = node("h200-2a-1", "DOWN CLOUD POWERED_DOWN", reason="ResumeTimeout reached", reason_by="slurm")
+    s = sight(burst(), *living("h200-2a-1"), nodes=[down], instances=[instance(0)])
+    s = replace(s, observation=replace(s.observation, lost=lost))
+    assert left_alone(s.world) == {"i-0"}
 
 
 def test_machine_whose_termination_ec2_refuses_is_not_told_to_end(f: Fleet) -> None:

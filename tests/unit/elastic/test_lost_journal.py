@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.builders import a_plan
-from support.cluster_states import BUSY, NOW, instance, living, node, sight
+from support.cluster_states import BUSY, NOW, WAKING, ask, burst, instance, job, living, node, sight
 from support.fleet import Fleet
 from support.slurm_model import Job, Node
 
@@ -18,11 +18,14 @@ from gpucluster.elastic.events import (
     Event,
     InstanceAdopted,
     JournalCreated,
+    JournalOutdated,
+    LaunchRequested,
+    NodeNeeded,
     OrderCompleted,
     OrderGiven,
     Verb,
 )
-from gpucluster.elastic.model import DeleteMessages
+from gpucluster.elastic.model import DeleteMessages, LaunchGang
 from gpucluster.plan.messages import Notice, NoticeKind
 from gpucluster.slurm.drains import DrainOwner, owner_of
 
@@ -140,6 +143,42 @@ def test_machine_of_a_journal_of_yesterday_is_no_stray(f: Fleet) -> None:
     f.start()
     f.run(3 * f.plan.times.orphan_grace_s)
     assert (job.state, job.restarts, lives(f)) == ("RUNNING", 0, [new])
+
+
+@pytest.mark.parametrize("lag", [0.0, 60.0])  # of EC2's list
+def test_job_goes_on_with_a_journal_of_yesterday_whose_slot_was_empty(f: Fleet, lag: float) -> None:
+    """A short list of EC2 set the node DOWN: only a new journal waited for the instance."""
+    job, _ = running(f, lasts=400.0)
+    f.until(lambda: job.state == "COMPLETED", 800)
+    f.until(lambda: not f.living(), 2000)
+    f.run(900)
+    f.journal.close()
+    yesterday = {path: path.read_bytes() for path in f.folder.glob("journal.sqlite*")}
+    f.start()
+    f.run(7200)
+    job, new = running(f)
+    f.journal.close()
+    for path, body in yesterday.items():
+        path.write_bytes(body)
+    listed = f.cloud.instances
+    f.cloud.instances = lambda cluster, ids=(): () if lag else listed(cluster, ids)  # type: ignore[method-assign]
+    f.start()
+    f.run(lag)
+    f.cloud.instances = listed  # type: ignore[method-assign]
+    f.run(300)
+    assert (job.state, job.restarts, lives(f)) == ("RUNNING", 0, [new])
+
+
+def test_launch_of_a_journal_of_yesterday_is_not_repeated() -> None:
+    """Its outcome was open then. With a token that EC2 has forgotten the call is a new launch, also on a paused pool."""
+    asked = (90_000.0, LaunchRequested(request=ask(1, "h200-2a-1")))
+    needed = (90_000.0, NodeNeeded(slot="h200-2a-1", incarnation=1, jobs=(41,)))
+    states = [node("h200-2a-1", WAKING)]
+    for outdated in (False, True):
+        events = (needed, asked, *(((5.0, JournalOutdated(epoch=3, last=5)),) if outdated else ()))
+        s = sight(burst(), *events, nodes=states, jobs=[job(99, "h200-2a-1", starts=True)], instances=[])
+        found = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
+        assert any(isinstance(a, LaunchGang) for a in found) is not outdated
 
 
 # --- notices ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from support.cluster_states import NOW, OFF, UP, burst, instance, living, node, 
 
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.events import Event, OrderCompleted, OrderGiven, Verb
+from gpucluster.elastic.events import Event, OrderCompleted, OrderGiven, PersonDrained, Verb
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import text, why
 from gpucluster.elastic.model import Action, Drain, RecordEvents, ResetDown, Undrain
@@ -20,6 +20,7 @@ DRAIN = OrderGiven(verb=Verb.NODE_DRAIN, target=A1, by="ann", words="fan 3 is lo
 UNDRAIN = OrderGiven(verb=Verb.NODE_UNDRAIN, target=A1, by="ann")
 KEEP = OrderGiven(verb=Verb.NODE_KEEP, target=A1, by="bob", until=NOW + 3600)
 PERSONS = {"reason": "fan 3 is loud (by ann)", "reason_by": "slurm", "reason_at": NOW - 10}
+KILLED = {"reason": "Kill task failed", "reason_by": "root", "reason_at": NOW - 10, "version": "24.11"}
 DAEMONS = {"reason": "gpucluster: no h200", "reason_by": "slurm", "reason_at": NOW - 10}
 
 
@@ -57,6 +58,7 @@ RESUME = ResetDown(slots=(A1,), reason=" (by ann)")
         ("another person drained it", DRAIN, f"{UP} DRAIN", PERSONS | {"reason": "mine"}, []),
         ("a person drained it", UNDRAIN, f"{UP} DRAIN", PERSONS, [LIFT]),
         ("it is not drained", UNDRAIN, UP, {}, []),
+        ("Slurm drained it", UNDRAIN, f"{UP} DRAIN", KILLED, []),
         ("a person let it fail", UNDRAIN, f"{UP} FAIL", PERSONS, [RESUME]),
     ],
 )
@@ -65,6 +67,32 @@ def test_order_acts_until_slurm_shows_it(
 ) -> None:
     done = [] if actions else [OrderCompleted(verb=given.verb, target=A1)]
     assert acts(given, states, reason) == (actions, done), what
+
+
+def test_drain_of_a_person_that_slurm_wrote_over_is_lifted() -> None:
+    """`why` still called it a person's and recommended `node undrain`, which then did nothing."""
+    persons = (60.0, PersonDrained(slots=(A1,), reason="fan 3 is loud (by ann)", by="slurm"))
+    shown = [node(A1, f"{UP} DRAIN", **KILLED)]
+    s = sight(PLAN, *living(A1), persons, (10.0, UNDRAIN), nodes=shown, instances=[instance(0)])
+    found = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
+    assert LIFT in found
+    events = [entry.event for a in found if isinstance(a, RecordEvents) for entry in a.entries]
+    assert not [event for event in events if isinstance(event, OrderCompleted)]
+
+
+@pytest.mark.parametrize(
+    ("order", "states", "reason"),
+    [(DRAIN, UP, {}), (UNDRAIN, f"{UP} DRAIN", PERSONS)],
+    ids=["drain", "undrain"],
+)
+def test_why_says_once_what_is_done_for_the_order(
+    order: OrderGiven, states: str, reason: dict[str, object]
+) -> None:
+    s = moment(order, states, reason)
+    said = text(why(s, A1), s.now)
+    assert said.count(", now: ") == 1, said
+    assert ("gpucluster node undrain" in said) is (order is DRAIN), said
+    assert f"state in Slurm: {'+'.join(sorted(states.split()))}" in said, said
 
 
 LONG = {"reason_at": NOW - 4000, "version": "24.11"}

@@ -37,6 +37,16 @@ RUN = JobRun(job=7, started_at=5.0, nodes=("a",))
             id="another run of a job",
         ),
         pytest.param(
+            Requeue(runs=(RUN,), instance="i", reason="spot at 14:02:02"), 12.0,
+            Requeue(runs=(RUN,), instance="j", reason="spot at 14:02:00"), None,
+            id="a requeue of the same run for the notice in other words, or of another node",
+        ),
+        pytest.param(
+            Signal(jobs=(7,), signal="USR1", instance="i", reason="spot at 14:02:02"), UNDER_WAY,
+            Signal(jobs=(7,), signal="USR1", instance="i", reason="spot at 14:02:00"), None,
+            id="a signal for the notice in other words",
+        ),
+        pytest.param(
             Comment(jobs=(7,), reason="x"), 12.0, Comment(jobs=(7,), reason="y"), Comment(jobs=(7,), reason="y"),
             id="a comment that changed",
         ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from support.cluster_states import NOW
+from support.cluster_states import NOW, UP, burst, instance, job, living, node, sight
 from support.recoveries import (
     DOWNS,
     DRAINS,
@@ -21,10 +21,13 @@ from support.recoveries import (
     stays_open,
 )
 
+from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.blocked import PROBE_S
 from gpucluster.elastic.decide.node_table import NodeTable, row_for
 from gpucluster.elastic.decide.world import SCHEDULES_S
-from gpucluster.elastic.model import Block, MarkDown, PowerDown, ResetDown, Undrain
+from gpucluster.elastic.events import Interrupted, InterruptionKind, OrderGiven, PersonDrained, Verb
+from gpucluster.elastic.memory import fold
+from gpucluster.elastic.model import Block, MarkDown, PowerDown, RecordEvents, ResetDown, Undrain
 
 
 @given(recovery=RECOVERIES)
@@ -52,6 +55,29 @@ def test_slot_stays_open_after_a_resume(state: int) -> None:
     assert last.world is not None
     table = NodeTable(last.world)
     assert row_for(table.context(SLOTS[0])).text == "it was opened: Slurm has a minute to start a job on it"
+
+
+def test_hinted_node_stays_up_after_its_drain_ends() -> None:
+    """A node with a rebalance recommendation was powered down two seconds after an operator's `node undrain`, with a job waiting."""
+    slot, plan = "h200-2a-1", burst()
+    hint = Interrupted(slot=slot, instance="i-0", kind=InterruptionKind.REBALANCE, words="may be reclaimed")
+    events = (
+        (100.0, PersonDrained(slots=(slot,), reason="mine", by="ann")),
+        (50.0, hint),
+        (10.0, OrderGiven(verb=Verb.NODE_UNDRAIN, target=slot, by="bob")),
+    )
+    drained = node(slot, f"{UP} DRAIN", reason="mine", reason_by="ann", reason_at=NOW - 100)
+    waits = job(7, node_count=1, reason="Resources", submitted_at=NOW - 10)
+    s = sight(plan, *living(slot), *events, nodes=[drained], jobs=[waits], instances=[instance(0)])
+    memory, slurm, ended = s.memory, s.observation.slurm, dict[float, bool]()
+    for later in (0.0, 2.0, SCHEDULES_S + 3.0):
+        assert slurm is not None
+        shown = {slot: drained if not later else node(slot, UP)}
+        seen = replace(s.observation, slurm=replace(slurm, at=NOW + later, nodes={**slurm.nodes, **shown}))
+        found = decide(plan, s.bindings, seen, memory, NOW + later)
+        memory = fold(memory, [e for a in found if isinstance(a, RecordEvents) for e in a.entries])
+        ended[later] = any(isinstance(a, PowerDown) for a in found)
+    assert ended == {0.0: False, 2.0: False, SCHEDULES_S + 3.0: True}
 
 
 def test_marked_slot_is_powered_down_when_slurm_had_its_time() -> None:
