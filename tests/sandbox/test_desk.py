@@ -119,6 +119,10 @@ def test_accounts_and_bundle(cluster: Cluster, spec: Path) -> None:
 
 
 def test_status_is_the_same_over_both_transports(cluster: Cluster, spec: Path, job: int) -> None:
+    cluster.wait(
+        "Slurm has powered the others down",
+        lambda: not any("POWERING_DOWN" in node["state"] for node in cluster.nodes().values()),
+    )
     typed("status", str(spec), "--wait")
     by_ssm = json.loads(typed("status", str(spec), "-o", "json").stdout)
     by_sandbox = json.loads(gpucluster("status", NAME, "-o", "json").stdout)

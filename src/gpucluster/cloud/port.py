@@ -236,6 +236,7 @@ class Control:
     holder: str = ""  # the daemon that may act, `HOST/BOOT/PID/NONCE`
     held_until: float = 0.0  # by the holder's clock, for people only; see elastic.lease
     beat: int = 0  # counts renewals of this holder, so that all writes differ
+    renewed: int = 0  # the newest epoch, before this one, whose holder renewed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,11 +147,12 @@ class Lease:
             return seen.control.holder or _nobody(seen)
         self._local_holders.kill(seen.control.holder)
         epoch = max(last.epoch, self._known_epoch()) + 1
-        mine = replace(last, holder=self._me, epoch=epoch, beat=0)
+        renewed = last.epoch if last.beat else last.renewed
+        mine = replace(last, holder=self._me, epoch=epoch, beat=0, renewed=renewed)
         if not self._write(mine, seen.etag):
             return "another standby, which was faster"
-        self.epoch, self.last_epoch = epoch, last.epoch - (not last.beat)
-        self.first = not seen.malformed and self.last_epoch <= 0
+        self.epoch, self.last_epoch = epoch, renewed
+        self.first = not seen.malformed and not renewed
         return ""
 
     def renew(self) -> None:

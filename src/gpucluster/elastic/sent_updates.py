@@ -71,7 +71,9 @@ def _since(at: float | None, seen_at: float, now: float) -> bool:
 
 
 def _kind(action: Action, name: str) -> Action:
-    return _with(action, name, ())
+    """Return the action without its targets. A job is signalled or requeued once, whatever the notice says by now."""
+    kind: Any = _with(action, name, ())
+    return replace(kind, instance="", reason="") if isinstance(kind, Signal | Requeue) else kind
 
 
 def _with(action: Any, name: str, targets: tuple[Target, ...]) -> Action:

@@ -358,6 +358,7 @@ def test_machine_of_a_node_that_slurm_set_down_and_powered_down_is_told_to_end()
     down = node("h200-2a-1", "DOWN CLOUD POWERED_DOWN", reason="ResumeTimeout reached", reason_by="slurm")
     s = sight(burst(), *living("h200-2a-1"), nodes=[down], instances=[instance(0)])
     s = replace(s, observation=replace(s.observation, lost=lost))
+    assert s.world is not None
     assert left_alone(s.world) == {"i-0"}
 
 

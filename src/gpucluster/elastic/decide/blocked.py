@@ -149,15 +149,21 @@ def _zone(
     off = (
         *by_phase.get(SlurmPhase.OFF, ()),
         *by_phase.get(SlurmPhase.POWERING_DOWN, ()),  # off within seconds
-        *(slot for slot in by_phase.get(SlurmPhase.DOWN_OFF, ()) if slot in resumed),
+        *(
+            slot
+            for phase in (SlurmPhase.DOWN_OFF, SlurmPhase.FUTURE)
+            for slot in by_phase.get(phase, ())
+            if slot in resumed
+        ),
     )
-    free = sorted((s for s in off if _may_drain(world, s)), key=lambda s: world.node(s).drained)
+    drained = frozenset(slot for slot in off if world.node(slot).drained) - resumed  # a resume lifts a drain
+    free = sorted((s for s in off if _may_drain(world, s, drained)), key=lambda s: s in drained)
     return PoolZone(
         pool=pool,
         name=name,
         slots=names_in(world.plan).get((pool.name, name), ()),
         free=tuple(free),
-        blocked=tuple(s for s in free if world.node(s).drained),
+        blocked=tuple(s for s in free if s in drained),
         open_headroom=max((headroom.of(o) for o in here if refusal_of(world.memory, o) is None), default=0),
         offer_limits=tuple((headroom.of(o), largest_gang(world.memory, o, world.now)) for o in here),
         idle=tuple(s for s in by_phase.get(SlurmPhase.UP, ()) if is_open(world.node(s))),
@@ -176,7 +182,7 @@ def _by_phase(world: World, pool: Pool, zone: str) -> Mapping[SlurmPhase, list[s
     return found
 
 
-def _may_drain(world: World, slot: str) -> bool:
+def _may_drain(world: World, slot: str, drained: frozenset[str]) -> bool:
     """Return whether this module may drain or undrain the slot.
 
     It drains no slot with an instance, which counts against `max`. It undrains its own drains, and Slurm's own drains of
@@ -186,7 +192,7 @@ def _may_drain(world: World, slot: str) -> bool:
     node = world.node(slot)
     if world.is_removed(slot) or world.refused_end(slot) is not None:
         return False
-    if not node.drained:
+    if slot not in drained:
         return slot not in world.memory.incarnations or world.instance_status(slot) not in HAS_INSTANCE
     return node.drain_owner is DrainOwner.CAPACITY or (
         node.drained_by_slurm and world.instance_status(slot) not in HAS_INSTANCE
@@ -261,7 +267,7 @@ def _half_open_s(world: World, zones: Iterable[PoolZone]) -> float:
 def _open_or_block(
     world: World, headroom: Headroom, zone: PoolZone, opened: frozenset[str]
 ) -> Iterator[Action]:
-    extra = tuple(s for s in zone.free if s not in opened and not world.node(s).drained)
+    extra = tuple(s for s in zone.free if s not in opened and s not in zone.blocked)
     undrained = tuple(s for s in zone.blocked if s in opened and world.phases[s] is SlurmPhase.OFF)
     if extra:
         yield Block(slots=extra, reason=_sentence(world, headroom, zone, len(opened) + 1))

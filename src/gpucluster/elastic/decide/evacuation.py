@@ -417,7 +417,8 @@ def _take_down(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Acti
         node = world.node(one.slot)
         empty = node.idle and not one.jobs
         if not one.rule.drains:
-            if empty and _may_power_down(world, one) and world.phases[one.slot] is SlurmPhase.UP:
+            up = world.phases[one.slot] is SlurmPhase.UP and not world.just_undrained(one.slot)
+            if empty and up and _may_power_down(world, one):
                 hinted.setdefault(one.evacuation.interruption.words, []).append(one.slot)
             continue
         over = one.power_down_at is not None and one.power_down_at <= world.now

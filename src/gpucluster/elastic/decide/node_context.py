@@ -311,12 +311,20 @@ class NodeContext:
 
     @property
     def has_lost_instance(self) -> bool:
-        """Return whether the slot has no instance and no launch."""
-        if self.incarnation is None and self.shared.world.just_lost_journal:
+        """Return whether the slot has no instance and no launch. A journal that was lost may have known one."""
+        if self.shared.world.just_lost_journal and not self._known_since_loss:
             return False
         return (
             self.instance_status in (InstanceStatus.NONE, InstanceStatus.ENDED) and not self.launch_requested
         )
+
+    @property
+    def _known_since_loss(self) -> bool:
+        """Return whether this journal itself saw how the slot's last instance came."""
+        lost_at, one = self.shared.world.memory.lost_at, self.incarnation
+        if lost_at is None or one is None:
+            return False
+        return max(one.since, one.launched_at, one.adopted_at or 0.0) >= lost_at
 
     @property
     def failed(self) -> bool:

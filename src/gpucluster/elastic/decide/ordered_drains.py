@@ -63,12 +63,17 @@ def _open(world: "World", verb: Verb) -> Iterator[tuple[str, OperatorOrder]]:
 
 
 def _is_done(world: "World", slot: str, order: OperatorOrder) -> bool:
-    """Return whether a list of Slurm that is newer than the order shows its state."""
+    """Return whether a list of Slurm that is newer than the order shows its state.
+
+    A drain must have its person's reason there. One to be lifted is a person's also after Slurm wrote over its reason.
+    """
     listed = world.observation.slurm
     node = None if listed is None else listed.nodes.get(slot)
     if listed is None or node is None or listed.at <= order.at:
         return False
-    return _drained_by_person(node) is (order.verb is Verb.NODE_DRAIN)
+    if order.verb is Verb.NODE_DRAIN:
+        return _drained_by_person(node)
+    return not _drained_by_person(world.node(slot))
 
 
 def _drained_by_person(node: SlurmNode) -> bool:

@@ -120,14 +120,12 @@ def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, floa
 
 
 def end_idle(world: World) -> Iterator[Action]:
-    """Power down the nodes that were idle for long enough, and nothing else."""
-    table, idle = NodeTable(world), dict[str, list[str]]()
-    for slot in world.group(SlurmPhase.UP):
-        context = table.context(slot)
-        if row_for(context) is IDLE_OVER:
-            idle.setdefault(IDLE_OVER.sentence(context), []).append(slot)
-    for words, slots in idle.items():
-        yield PowerDown(slots=tuple(slots), reason=words)
+    """Power down the idle nodes that a whole pass powers down, such as those of a drained pool, and nothing else."""
+    table = NodeTable(world)
+    for words, slots in table.to(Decision.OFF).items():
+        idle = (slot for slot in slots if world.phases[slot] is SlurmPhase.UP)
+        if due := tuple(slot for slot in idle if not table.context(slot).busy):
+            yield PowerDown(slots=due, reason=words)
 
 
 def left_alone(world: World) -> frozenset[str]:
@@ -135,7 +133,8 @@ def left_alone(world: World) -> frozenset[str]:
     if world.may(Ability.TERMINATE) or not world.may(Ability.END_IDLE):
         return frozenset()
     powered_down = (slot for slots in NodeTable(world).to(Decision.TERMINATE).values() for slot in slots)
-    ending = {s for s in powered_down if world.phases[s] in (SlurmPhase.POWERING_DOWN, SlurmPhase.OFF)}
+    off = (SlurmPhase.POWERING_DOWN, SlurmPhase.OFF, SlurmPhase.DOWN_OFF)
+    ending = {slot for slot in powered_down if world.phases[slot] in off}
     ending -= {slot for slot in ending if world.refused_end(slot) is not None}
     found = (world.memory.incarnations[slot].instance for slot in ending)
     return frozenset(instance for instance in found if instance is not None)

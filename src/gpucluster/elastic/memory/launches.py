@@ -65,7 +65,10 @@ def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
 
 @folds(JournalOutdated)
 def _journal_outdated(draft: Draft, at: float, event: JournalOutdated) -> None:
-    draft.unrestored_since = at
+    """It lacks the instances since, too. Its open launches are long over: a repeat could be a new one."""
+    draft.unrestored_since = draft.lost_at = at
+    for request in tuple(draft.launches):
+        draft.release(request)
 
 
 @folds(DaemonStarted)

@@ -219,7 +219,7 @@ class Memory:
     """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
-    lost_at: float | None = None  # when this journal began, if an earlier one is lost
+    lost_at: float | None = None  # when a journal began that lacks what an earlier one knew
     unrestored_since: float | None = (
         None  # the journal is new or outdated, and its orders and spend are not restored
     )

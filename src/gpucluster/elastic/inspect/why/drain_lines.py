@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpucluster.elastic.decide import ordered_drains, replacements
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Verb
 from gpucluster.elastic.inspect.why.screen import Line, Part
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm import drains, hostlist
@@ -79,8 +80,10 @@ def lines(world: World, name: str) -> Iterator[Line]:
     ours, reason = node.drain_owner.is_daemon, told(node)
     words = node.reason.removeprefix(REASON_PREFIX).strip() if ours else reason.words
     yield Line(part=Part.REASON, at=node.reason_at or None, words=f"{words} (by {_whose(world, node)})")
+    order = world.memory.drain_orders.get(name)
     if reason.ordered:
-        yield Line(part=Part.REMEDY, words=f"{lift(world, reason, name)} returns the node")
+        if order is None or order.verb is not Verb.NODE_UNDRAIN:
+            yield Line(part=Part.REMEDY, words=f"{lift(world, reason, name)} returns the node")
     elif not ours:
         yield from _unknown(node)
     if len(event := replacements.same_event(world, name)) > 1:

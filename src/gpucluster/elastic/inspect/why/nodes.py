@@ -65,7 +65,8 @@ def _unknown(world: World, name: str) -> str:
 
 
 def _slurm(world: World, name: str, row: Row) -> Iterator[Line]:
-    node, place = world.node(name), world.slots[name]
+    listed, place = world.observation.slurm, world.slots[name]
+    node = listed.nodes[name] if listed is not None else world.node(name)
     zone = f" in {place.zone}" if place.zone else ""
     always = ", always on" if place.always_on else ""
     yield Line(
@@ -108,7 +109,8 @@ def _order(world: World, name: str) -> Iterator[Line]:
         words = f"{words.removesuffix(': ')}; slurmctld does not show it yet"
         yield Line(part=Part.REASON, at=drain.at, words=words)
         act, needs = _DRAIN_ACTS[drain.verb]
-        yield Line(part=Part.NEXT, at=world.now, needs=needs, words=act)
+        if not world.may(needs):  # else it is among the acts of this pass
+            yield Line(part=Part.NEXT, at=world.now, needs=needs, words=act)
     order = world.memory.orders.get(name)
     if order is not None:
         because = f": {order.words}" if order.words else ""
