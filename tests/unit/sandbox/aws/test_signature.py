@@ -9,7 +9,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
-from support.clouds import OPERATOR, RunningCloud, ask, running_cloud
+from support.clouds import OPERATOR, RunningCloud, ask, code_of, running_cloud
 
 from gpucluster.sandbox.aws.credentials import Key, KeyRing, Principal
 from gpucluster.sandbox.aws.signature import BadSignature, Flaw, SignedRequest, verify
@@ -110,31 +110,21 @@ def test_t12_clock_that_is_off_by_six_minutes_is_refused(minutes: int, flaw: Fla
 
 
 @pytest.mark.loopback
-@pytest.mark.parametrize(
-    ("seconds", "codes"),
-    [
-        (-600.0, {"ec2": "RequestExpired", "s3": "RequestTimeTooSkewed"}),
-        (600.0, {"ec2": "AuthFailure", "s3": "RequestTimeTooSkewed"}),
-    ],
-)
-def test_t12_clock_of_one_role_is_off(seconds: float, codes: dict[str, str]):
+@pytest.mark.parametrize(("seconds", "code"), [(-600.0, "RequestExpired"), (600.0, "AuthFailure")])
+def test_t12_clock_of_one_role_is_off(seconds: float, code: str):
     """EC2 does not name the clock when it is ahead (aws/aws-sdk-java 519); S3 does in both cases."""
     with running_cloud() as cloud:
-        off, right = (
+        head, node = (
             cloud.api.ring.session(role, "AROA", "i-0000000000000000a", cloud.clock.now)
             for role in ("head", "node")
         )
+        asked, denied = cloud.client("ec2", head).describe_instances, "UnauthorizedOperation"
         cloud.control.switch(clocks={"head": seconds})
-        for key, refused in ((off, codes), (right, dict.fromkeys(codes, "UnauthorizedOperation"))):
-            with pytest.raises(ClientError) as caught:
-                cloud.client("ec2", key).describe_instances()
-            assert caught.value.response["Error"]["Code"] == refused["ec2"]
-        with pytest.raises(ClientError) as caught:
-            cloud.client("s3", off).get_object(Bucket="b", Key="k")
-        assert caught.value.response["Error"]["Code"] == codes["s3"]
+        assert code_of(asked) == code
+        assert code_of(cloud.client("s3", head).list_buckets) == "RequestTimeTooSkewed"
+        assert code_of(cloud.client("ec2", node).describe_instances) == denied
         cloud.control.switch(clocks={})
-        with pytest.raises(ClientError, match="UnauthorizedOperation"):
-            cloud.client("ec2", off).describe_instances()
+        assert code_of(asked) == denied
 
 
 def test_session_is_accepted_until_it_expires():
