@@ -177,22 +177,23 @@ def changed_by(action: Action, owners: Mapping[str, str]) -> set[str]:
 
 
 class ListedCloud:
-    """A CloudPort for a reader: it repeats the daemon's answers of this pass. None: EC2 gave no list."""
+    """A CloudPort for a reader: it repeats the daemon's answers of this pass."""
 
-    def __init__(self, view: CloudView | None) -> None:
-        self._view = view
+    def __init__(self, observation: Observation) -> None:
+        self._observation = observation
 
     def instances(self, cluster: str, also: Sequence[str] = ()) -> Sequence[Instance]:
         return tuple(self._answer.instances.values())
 
     def reservations(self, ids: Sequence[str]) -> Sequence[Reservation]:
-        return tuple(self._answer.reservations[i] for i in ids if i in self._answer.reservations)
+        assert self._answer
+        return tuple(self._observation.reservations[i] for i in ids if i in self._observation.reservations)
 
     @property
     def _answer(self) -> CloudView:
-        if self._view is None:
+        if self._observation.cloud is None:
             raise CloudError(Fault.LOST, "InternalError", "no list")
-        return self._view
+        return self._observation.cloud
 
 
 class CheckedCloud:
@@ -418,7 +419,7 @@ class Simulation(Fleet):
         body = status_endpoint.to_json(self.reconciler.status)
         clients = head.ReaderClients(
             slurm=self.slurm,
-            cloud=cast(CloudPort, ListedCloud(observation.cloud)),
+            cloud=cast(CloudPort, ListedCloud(observation)),
             control=self.control,
             status=lambda: status_endpoint.from_json(body),
         )

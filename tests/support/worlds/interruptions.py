@@ -333,12 +333,11 @@ def _block(
             job(3, A3, starts=True, time_limit_s=9000.0),
         )
         moment = scene(plan, nodes, jobs, lives)
-        cloud, slurm = moment.observation.cloud, moment.observation.slurm
-        assert cloud is not None
+        slurm = moment.observation.slurm
         assert slurm is not None
         seen = replace(
             moment.observation,
-            cloud=replace(cloud, reservations={"cr-1": listed}),
+            reservations={"cr-1": listed},
             slurm=replace(slurm, reservations=have),
         )
         return replace(moment, observation=seen)

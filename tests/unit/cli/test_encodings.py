@@ -19,7 +19,7 @@ COMMANDS = (
 
 @pytest.fixture
 def names(tmp_path: Path) -> dict[str, str]:
-    """A spec, a wrong one and a folder, with letters that Latin-1 lacks in their names and texts."""
+    """A spec and a wrong one, with letters that Latin-1 lacks in their names and texts."""
     text = (TOP / "stacks/burst.yaml").read_text()
     assert HEADER in text
     spec, wrong = tmp_path / "größe→.yaml", tmp_path / "wrong→.yaml"
@@ -27,7 +27,7 @@ def names(tmp_path: Path) -> dict[str, str]:
         text.replace(HEADER, 'because: "Łódź → später"') + "tags: {team: Łódź}\n", encoding="utf-8"
     )
     wrong.write_text(text + "näme→: Łódź\n", encoding="utf-8")
-    return {"spec": str(spec), "wrong": str(wrong), "out": str(tmp_path / "out→")}
+    return {"spec": str(spec), "wrong": str(wrong)}
 
 
 def typed(encoding: str, *words: str) -> subprocess.CompletedProcess[bytes]:

@@ -65,14 +65,12 @@ def block(begins: float, ends: float, state: str = "active", free: int = 16) -> 
 def seeing(
     moment: ClusterSnapshot, listed: Reservation | None, *reservations: SlurmReservation
 ) -> ClusterSnapshot:
-    assert moment.observation.cloud
     assert moment.observation.slurm
-    cloud = replace(moment.observation.cloud, reservations={"cr-1": listed} if listed else {})
     return replace(
         moment,
         observation=replace(
             moment.observation,
-            cloud=cloud,
+            reservations={"cr-1": listed} if listed else {},
             slurm=replace(moment.observation.slurm, reservations=reservations),
         ),
     )

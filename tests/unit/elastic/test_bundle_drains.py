@@ -23,6 +23,7 @@ from gpucluster.elastic.model import (
     MarkDown,
     PowerDown,
     PowerUp,
+    ResetDown,
     Undrain,
 )
 from gpucluster.elastic.status_endpoint import read_held
@@ -77,6 +78,17 @@ def test_rows_of_a_removed_slot(states, reason, by, jobs, kinds):
     events = living(SLOT) if up else ()
     seen = sight(burst(), *events, nodes=shown, jobs=jobs, instances=[instance(0)] if up else [], held=held)
     assert on(actions(seen), SLOT) == kinds
+
+
+@pytest.mark.parametrize(
+    "states", ["DOWN CLOUD POWERED_DOWN", "DOWN CLOUD POWERED_DOWN DRAIN", "FUTURE CLOUD"], ids=str
+)
+def test_removed_slot_that_is_resumed_is_drained_directly_after(states: str) -> None:
+    """A resume lifts a drain: until the next pass, Slurm placed jobs on a slot for which nothing is launched."""
+    shown = node(SLOT, states, reason=REASON if "DRAIN" in states else "")
+    found = actions(sight(burst(), nodes=[shown], held=replace(HELD, nodes=(SLOT,))))
+    touched = [a for a in found if SLOT in getattr(a, "slots", ())]
+    assert [type(a) for a in touched] == [ResetDown, Drain]
 
 
 def test_the_drains_are_lifted_when_the_hold_is_over_and_kept_while_that_is_not_known():

@@ -300,9 +300,7 @@ def test_reservation_has_the_listed_free_capacity(
 ) -> None:
     """T25."""
     moment = starting(4, plan=RESERVED)
-    cloud = moment.observation.cloud
-    assert cloud
-    seen = replace(moment.observation, cloud=replace(cloud, reservations={"cr-1": view} if view else {}))
+    seen = replace(moment.observation, reservations={"cr-1": view} if view else {})
     (one,) = asks(replace(moment, observation=seen))
     assert one.spec.market is market, what
     assert one.spec.reservation == ("cr-1" if market is Market.RESERVATION else None)
@@ -310,10 +308,7 @@ def test_reservation_has_the_listed_free_capacity(
 
 def test_two_gangs_of_one_pass_share_the_free_capacity_of_a_reservation() -> None:
     moment = starting(3, 2, plan=RESERVED)
-    assert moment.observation.cloud
-    seen = replace(
-        moment.observation, cloud=replace(moment.observation.cloud, reservations={"cr-1": listed()})
-    )
+    seen = replace(moment.observation, reservations={"cr-1": listed()})
     found = {a.spec.market: len(a.slots) for a in asks(replace(moment, observation=seen))}
     assert found == {Market.RESERVATION: 3, Market.ON_DEMAND: 2}
 
@@ -334,12 +329,9 @@ def test_launches_after_the_list_reduce_the_free_capacity_of_a_reservation() -> 
         jobs=found,
         instances=[instance(n, 3.0) for n in range(3)],
     )
-    assert moment.observation.cloud
     for read_ago, market in ((8.0, Market.ON_DEMAND), (1.0, Market.RESERVATION)):
-        cloud = replace(
-            moment.observation.cloud, reservations={"cr-1": listed()}, reservations_at=NOW - read_ago
-        )
-        (one,) = asks(replace(moment, observation=replace(moment.observation, cloud=cloud)))
+        seen = replace(moment.observation, reservations={"cr-1": listed()}, reservations_at=NOW - read_ago)
+        (one,) = asks(replace(moment, observation=seen))
         assert one.spec.market is market
 
 
@@ -352,9 +344,8 @@ def test_full_reservation_excludes_no_other_reservation() -> None:
         source(0, Market.RESERVATION, reservation="cr-1"), source(1, Market.RESERVATION, reservation="cr-2")
     )
     moment = after(starting(2, plan=both), event)
-    assert moment.observation.cloud
     views = {"cr-1": listed(), "cr-2": replace(listed(), id="cr-2")}
-    seen = replace(moment.observation, cloud=replace(moment.observation.cloud, reservations=views))
+    seen = replace(moment.observation, reservations=views)
     assert [a.spec.reservation for a in asks(replace(moment, observation=seen))] == ["cr-2"]
 
 

@@ -79,6 +79,7 @@ class Scene:
         self.reports: dict[str, ReceivedReport] = {}
         self.reservations: dict[str, Reservation] = {}
         self.reserved: tuple[SlurmReservation, ...] = ()
+        self.blind = False  # EC2 does not answer
         self.instances: dict[str, Instance] = {}
         self.memory = Memory(epoch="e")
         for slot in slots:
@@ -152,7 +153,8 @@ class Scene:
     def seen(self) -> Observation:
         return Observation(
             slurm=SlurmView(at=self.now, nodes=self.nodes, jobs=tuple(self.jobs), reservations=self.reserved),
-            cloud=CloudView(at=self.now, instances=self.instances, reservations=self.reservations),
+            cloud=None if self.blind else CloudView(at=self.now, instances=self.instances),
+            reservations=self.reservations,
             reports=self.reports,
             queue_notices=self.queue_notices,
         )
@@ -649,11 +651,14 @@ def test_node_that_a_person_drained_is_powered_down_only_by_an_order() -> None:
     assert [a.slots for a in kinds(s.step(), MarkDown)] == [(A2,)]  # type: ignore[union-attr]
 
 
-def test_block_end_requeues_in_time_without_a_replacement() -> None:
+@pytest.mark.parametrize("blind", [False, True], ids=["EC2 answers", "EC2 is lost"])
+def test_block_end_requeues_in_time_without_a_replacement(blind: bool) -> None:
+    """With EC2 lost before the block's end was near, its jobs were not signalled."""
     pool = PLAN.pools[0]
     source = replace(pool.sources[0], market=Market.CAPACITY_BLOCK, reservation="cr-1")
     plan = replace(PLAN, pools=(replace(pool, sources=(source, *pool.sources[1:])),))
     s = Scene(A1, market=Market.CAPACITY_BLOCK, plan=plan)
+    s.blind = blind
     s.job(7, A1)
     s.reservations["cr-1"] = Reservation(
         id="cr-1", state="active", machine=MACHINE, zone=ZONE, total=4, free=0, ends_at=NOW + 2400

@@ -19,6 +19,7 @@ from support.two_daemons import TTL_S, Pair
 from support.worlds import WORLDS
 
 from gpucluster.cloud.port import CloudError, Control, Fault
+from gpucluster.elastic import order
 from gpucluster.elastic.abilities import LOSSES, Ability, Dependency, Loss, denied
 from gpucluster.elastic.act import Actor
 from gpucluster.elastic.decide import decide
@@ -30,7 +31,6 @@ from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
 from gpucluster.elastic.lease import AlwaysHeld
 from gpucluster.elastic.model import (
-    Action,
     Comment,
     DeleteMessages,
     Drain,
@@ -166,6 +166,7 @@ EVACUATION = {RecordEvents, DeleteMessages, Comment, Drain, Signal, Requeue}
 ALLOWED: dict[Dependency, set[type]] = {
     Dependency.EC2: EVACUATION,
     Dependency.CONTROL: EVACUATION | {PowerDown},
+    Dependency.LEASE: set(),
     Dependency.SLURMCTLD: {RecordEvents, DeleteMessages},
 }
 
@@ -223,6 +224,32 @@ def test_daemon_that_is_cut_off_evacuates_and_powers_idle_nodes_down(f: Fleet) -
     assert loss.since is not None
     lease.cut, f.control.readable = False, True
     f.until(lambda: job.state == "RUNNING" and not f.reconciler.status.lost, 2000)
+
+
+class Lapsed(AlwaysHeld):
+    """The lease of a daemon that may not act at all: it is over, and the other head's daemon may hold it."""
+
+    def held(self) -> bool:
+        return False
+
+
+def test_daemon_whose_lease_is_over_does_nothing_and_says_so(f: Fleet) -> None:
+    """With two heads nothing named it: `node drain` said that the node takes no new jobs, and `why` what comes next."""
+    job = running(f)
+    f.slurm.submit(2)
+    f.reconciler._clients = f.reconciler._actor._clients = replace(f.reconciler._clients, lease=Lapsed())
+    calls, updates = len(f.cloud.calls), list[str]()
+    f.slurm.watch = lambda state, nodes: updates.append(state)
+    f.control.readable = False
+    f.model.interrupt(f.living()[0].id, f.now, 120.0)
+    f.run(100)
+    assert job.state == "RUNNING"
+    assert not updates
+    assert not [name for name, _ in f.cloud.calls[calls:] if name in ("launch", "fleet", "terminate")]
+    assert list(f.reconciler.status.lost) == [Dependency.LEASE]
+    (said,) = losses.sentences(f.reconciler.status.lost, f.now)
+    assert "the daemon does nothing" in said
+    assert order.postponed(Verb.NODE_DRAIN, f.reconciler.status.lost)
 
 
 def test_lease_that_s3_refuses_to_renew_is_told_with_that_refusal(
@@ -374,16 +401,6 @@ def test_machine_whose_termination_ec2_refuses_is_not_told_to_end(f: Fleet) -> N
     assert [i.id for i in f.living()] == [instance.id]
 
 
-def test_each_loss_denies_what_its_row_names(f: Fleet) -> None:
-    """Every dependency has a row."""
-    assert set(LOSSES) == set(Dependency)
-    seen = replace(f.reconciler.observation, slurm=f.slurm.read(f.now), cloud=None, lost={})
-    actions: tuple[Action, ...] = decide(f.plan, f.bindings, seen, f.journal.memory, f.now)
-    assert not [a for a in actions if not isinstance(a, RecordEvents)]
-    assert Ability.EVACUATE not in LOSSES[Dependency.EC2].denied
-    assert Loss(since=None, words="").since is None
-
-
 @pytest.mark.parametrize("both", tuple(combinations(Dependency, 2)), ids=" and ".join)
 def test_sentences_of_two_losses_promise_nothing_that_either_denies(both: tuple[Dependency, ...]) -> None:
     """With EC2 and the control object lost, `status` said that idle machines end themselves."""
@@ -444,7 +461,7 @@ def test_why_tells_at_once_what_to_do_about_the_control_object() -> None:
         for dependency in Dependency:
             lines = why(without(seen, dependency), subject).lines
             told = [x.words for x in lines if x.part is Part.REMEDY and x.words.startswith(remedy)]
-            assert len(told) == (dependency is Dependency.CONTROL)
+            assert len(told) == (dependency in (Dependency.CONTROL, Dependency.LEASE))
 
 
 def without(seen: ClusterSnapshot, dependency: Dependency) -> ClusterSnapshot:

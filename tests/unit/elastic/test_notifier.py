@@ -336,6 +336,16 @@ def test_daemon_says_that_it_acts_then_that_its_lease_is_over_then_that_it_ends(
     assert [m for m in systemd.waiting() if m != "WATCHDOG=1"] == ["STATUS=ends", "STOPPING=1"]
 
 
+def test_lease_that_ends_during_a_renewal_is_published(run: Run) -> None:
+    """While S3 hung, the daemon's status still named no loss: readers told what it would do next."""
+    assert run.s3.called.wait(BOUND_S)
+    daemon = run.daemon
+    assert daemon is not None
+    run.lease._two_heads = True
+    run.lease._until = float("-inf")
+    eventually("the loss", lambda: daemon._reconciler.status.lost.get(Dependency.LEASE))
+
+
 def test_daemon_whose_thread_hangs_does_not_tick(run: Run, systemd: Systemd) -> None:
     """Its other threads went on: the status endpoint answered, and nothing was launched."""
     systemd.until("WATCHDOG=1")

@@ -61,10 +61,13 @@ def test_order_that_the_daemon_cannot_carry_out_now_says_so() -> None:
     assert order.postponed(Verb.NODE_DRAIN, lost) == ""
     assert order.postponed(Verb.NODE_UNDRAIN, lost) == "; not yet: the daemon cannot read EC2 now"
     assert order.postponed(Verb.POOL_PAUSE, lost) == ""
+    over = {Dependency.LEASE: Loss(since=1.0, words="no")}
+    assert order.postponed(Verb.NODE_DRAIN, over) == "; not yet: the daemon cannot renew the lease now"
     both = {**lost, Dependency.SLURMCTLD: Loss(since=1.0, words="")}
     assert order.postponed(Verb.NODE_DRAIN, both) == "; not yet: the daemon cannot read slurmctld now"
     assert (
-        order.postponed(Verb.POOL_RESUME, both) == "; not yet: the daemon cannot read EC2 and slurmctld now"
+        order.postponed(Verb.POOL_RESUME, both)
+        == "; not yet: the daemon cannot read EC2 and cannot read slurmctld now"
     )
 
 

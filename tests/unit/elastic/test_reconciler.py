@@ -379,7 +379,7 @@ def test_reservations_are_queried_only_for_plans_with_reservations_and_not_each_
     assert other.cloud.asked == 2
     assert any(words.startswith("the reservations: ") for words in other.words)
     assert other.reconciler._cloud is not None
-    assert set(other.reconciler._cloud.reservations) == {"cr-1"}, "what was known stands"
+    assert set(other.reconciler.observation.reservations) == {"cr-1"}, "what was known stands"
 
 
 def test_queue_that_gives_no_answer_is_published_until_it_answers(world: World) -> None:
