@@ -29,6 +29,7 @@ class Dependency(StrEnum):
 
     EC2 = "EC2"
     CONTROL = "the control object"  # in the bucket; it names the daemon that may act
+    LEASE = "the lease"  # in the control object; it is over, and another daemon may hold it
     JOURNAL = "its journal of before, nor the copy of it in the bucket"
     SLURMCTLD = "slurmctld"
     QUEUE = "the queue of interruption notices"
@@ -36,7 +37,7 @@ class Dependency(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A dependency that cannot be read; the control object may also be one that cannot be renewed."""
+    """A dependency that cannot be read. The lease is one that cannot be renewed, and the control object may be."""
 
     since: float | None  # None: it is not known since when
     words: str  # its error; empty: it gave no answer in time
@@ -83,6 +84,13 @@ LOSSES: Mapping[Dependency, LossRow] = {
         denied=frozenset(Ability) - {Ability.EVACUATE, Ability.END_IDLE},
         stops="the daemon launches and terminates nothing",
         goes_on=(_JOBS, _EVACUATIONS, (Ability.END_IDLE, "idle machines end themselves")),
+        remedies=_CLOCK,
+    ),
+    Dependency.LEASE: LossRow(
+        fails="renew",
+        denied=frozenset(Ability),
+        stops="the daemon does nothing, because another one may hold it",
+        goes_on=(_JOBS,),
         remedies=_CLOCK,
     ),
     Dependency.JOURNAL: LossRow(

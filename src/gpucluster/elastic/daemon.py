@@ -320,6 +320,7 @@ class Daemon:
         if not isinstance(lease, Lease):
             return
         lease.tick()
+        self._reconciler.note_standing()
         if not self._renewing and now >= self._renew_at:
             self._renewing, self._renew_at = True, now + lease.renew_every_s
             self._options.hit(Failpoint.BEFORE_RENEWAL)

@@ -24,9 +24,6 @@ class CloudView:
     absent_since: Mapping[str, float] = field(
         default_factory=dict[str, float]
     )  # ids that are in memory and missing in the list
-    reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
-    # The list of reservations may be older than `at`; None: as old as `at`.
-    reservations_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +55,9 @@ class Observation:
     cloud: CloudView | None
     reports: Mapping[str, ReceivedReport] = field(default_factory=dict[str, ReceivedReport])  # by instance
     queue_notices: tuple[QueueNotice, ...] = ()  # notices of the queue, each until it is in the journal
+    # EC2's capacity reservations by id, and when they were read; None: with the instances. They stay known while EC2 is lost.
+    reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])
+    reservations_at: float | None = None
     lost: Mapping[Dependency, Loss] = field(default_factory=dict[Dependency, Loss])
     unrestored: str = ""  # why the copy of a lost journal is not read
     halted: str = ""  # why no launch is permitted; empty: launches are permitted

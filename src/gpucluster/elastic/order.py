@@ -243,8 +243,8 @@ def _postponed(verb: Verb, where: head.HeadFiles) -> str:
 
 def postponed(verb: Verb, lost: Mapping[Dependency, Loss]) -> str:
     """Return that the daemon cannot carry out the order now, and why; empty if it can."""
-    why = [str(one) for one in lost if NEEDS.get(verb) in LOSSES[one].denied]
-    return f"; not yet: the daemon cannot read {' and '.join(why)} now" if why else ""
+    why = [f"{LOSSES[one].fails} {one}" for one in lost if NEEDS.get(verb) in LOSSES[one].denied]
+    return f"; not yet: the daemon cannot {' and cannot '.join(why)} now" if why else ""
 
 
 def _gone(path: Path, deadline: float, pause: Callable[[float], None]) -> bool:

@@ -8,7 +8,7 @@ and each launch is in the journal. An older view can only leave something undone
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -53,6 +53,8 @@ class _Answer:
 
     slurm: SlurmView | None = None
     cloud: CloudView | None = None
+    reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # with `cloud`
+    reservations_at: float | None = None
     control: Control | None = None
     silent: str = ""  # why there is no `slurm`
     unlisted: str = ""  # why there is no `cloud`
@@ -151,7 +153,7 @@ class Reconciler:
         """Note that the lease was renewed (None), or why not: S3 may answer each read and refuse each write."""
         since = self._clients.clock() if self._unrenewed is None else self._unrenewed.since
         self._unrenewed = None if error is None else Loss(since=since, words=error)
-        self._note_standing()
+        self.note_standing()
 
     def _note_loss(self, dependency: Dependency, error: str | None, since: float | None = None) -> None:
         """Note why a dependency cannot be read, and since when: its first failure in a row. None: it answers."""
@@ -228,14 +230,10 @@ class Reconciler:
         except CloudError as error:
             return self._with_control(_Answer(unlisted=str(error), errors=(f"the cloud: {error}",)))
         reservations, read_at, errors = self._query_reservations(at)
-        view = CloudView(
-            at=at,
-            instances={i.id: i for i in listed},
-            reservations=reservations,
-            reservations_at=read_at,
-        )
+        view = CloudView(at=at, instances={i.id: i for i in listed})
         errors += self._query_topology(view)
-        return self._with_control(_Answer(cloud=view, errors=errors))
+        answer = _Answer(cloud=view, reservations=reservations, reservations_at=read_at, errors=errors)
+        return self._with_control(answer)
 
     def _with_control(self, answer: _Answer) -> _Answer:
         try:
@@ -306,28 +304,31 @@ class Reconciler:
         for error in (error for one in self._answers for error in one.errors):
             self._warn(error)
         self._slurm = self._looked or next((one.slurm for one in self._answers if one.slurm), None)
-        self._cloud = next((one.cloud for one in self._answers if one.cloud), None)
+        listed = next((one for one in self._answers if one.cloud), _Answer())
+        self._cloud = listed.cloud
         self._note_answer(Dependency.SLURMCTLD, self._slurm, (one.silent for one in self._answers))
         self._note_answer(Dependency.EC2, self._cloud, (one.unlisted for one in self._answers))
         self._listed = self._cloud or self._listed
         control = next((one.control for one in self._answers if one.control), None)
         error = next((one.unread for one in self._answers if one.unread), "")
         self.status = replace(self.status, halted=self._why_halted(control, error))
-        if self._cloud is not None:
-            self._keep_of(self._cloud)
+        if listed.cloud is not None:
+            self._keep_of(listed, listed.cloud)
         self._pass()
         self.observing = False
 
     def _note_answer(self, dependency: Dependency, view: object, errors: Iterable[str]) -> None:
         self._note_loss(dependency, next((error for error in errors if error), "") if view is None else None)
 
-    def _note_standing(self) -> None:
-        """Note whether the control object is lost: this daemon was its last holder, and may only do what needs no holder."""
-        cut_off = self._clients.lease.cut_off()
+    def note_standing(self) -> None:
+        """Note what this daemon is if it does not hold the lease: its last holder, which does what needs none, or nobody."""
+        lease = self._clients.lease
+        held, cut_off = lease.held(), lease.cut_off()
         why = self._unrenewed or Loss(since=self._unread_since, words=self._control_error)
         self._note_loss(Dependency.CONTROL, why.words if cut_off else None, why.since)
+        self._note_loss(Dependency.LEASE, None if held or cut_off else why.words, why.since)
 
-    def _keep_of(self, cloud: CloudView) -> None:
+    def _keep_of(self, answer: _Answer, cloud: CloudView) -> None:
         """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""
         incarnations = self._clients.journal.memory.incarnations.values()
         missing = {
@@ -336,8 +337,8 @@ class Reconciler:
         self.status = replace(
             self.status,
             absent_since={i: self.status.absent_since.get(i, cloud.at) for i in missing},
-            reservations=cloud.reservations,
-            reservations_at=cloud.reservations_at,
+            reservations=answer.reservations,
+            reservations_at=answer.reservations_at,
         )
 
     def _why_halted(self, control: Control | None, error: str) -> str:
@@ -368,7 +369,7 @@ class Reconciler:
             reports={k: r for k, r in self.status.reports.items() if r.at + REPORT_KEPT_S > now},
         )
         self.next_pass_s = self._plan.times.poll_s
-        self._note_standing()
+        self.note_standing()
         if clients.lease.held() or clients.lease.cut_off():
             observation, actions = self.observation, self.decide()
             self._actor.act(actions, self._slurm.at if self._slurm else now)

@@ -67,17 +67,14 @@ class StatusSnapshot:
             cloud = None
         if cloud is not None:
             absent = {i: at for i, at in self.absent_since.items() if i not in cloud.instances}
-            cloud = replace(
-                cloud,
-                absent_since=absent,
-                reservations=self.reservations,
-                reservations_at=self.reservations_at,
-            )
+            cloud = replace(cloud, absent_since=absent)
         return Observation(
             slurm=slurm,
             cloud=cloud,
             reports=self.reports,
             queue_notices=self.events,
+            reservations=self.reservations,
+            reservations_at=self.reservations_at,
             lost=self.lost,
             halted=self.halted,
             unrestored=self.copy.error,

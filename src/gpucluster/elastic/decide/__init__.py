@@ -14,7 +14,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from gpucluster.elastic.abilities import Ability
+from gpucluster.elastic.abilities import Ability, Dependency
 from gpucluster.elastic.decide import (
     api_rate,
     block_reservations,
@@ -59,9 +59,9 @@ TOKENS_S = 0.5  # seconds: the shortest pause for tokens
 def decide(
     plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> tuple[Action, ...]:
-    """Return the actions of this pass, in order. Without a view of Slurm, return none."""
+    """Return the actions of this pass, in order. Without a view of Slurm, and without the lease, return none."""
     world, entries = _note(plan, bindings, observation, memory, now)
-    if world is None:
+    if world is None or Dependency.LEASE in world.lost:
         return ()
     event_actions = (RecordEvents(entries=entries),) if entries else ()
     if world.may(Ability.UPDATE):
@@ -87,7 +87,7 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back, resumed))
     evacuation_actions = tuple(evacuation.evacuate(world))
     removed = (
-        *bundle_drains.drain_removed(world),
+        *bundle_drains.drain_removed(world, resumed),
         *refused_ends.drain_slots(world),
         *ordered_drains.drain_ordered(world),
     )
@@ -98,9 +98,9 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
             world, entries
         ),  # before comments on jobs, which repeat the result of the last pass
         *evacuation_actions,  # early in the pass, because these have deadlines of seconds
+        *resets,  # a resume lifts a drain, and Slurm may start a job on the slot: it is drained again at once
         *removed,
         *ordered_drains.undrain_ordered(world),
-        *resets,  # a resume lifts a drain, and Slurm may start a job on the slot: those without capacity are blocked at once
         *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
         *api_rate.ends(tokens, terminations.terminations(table)),
         *gang_decision.actions,

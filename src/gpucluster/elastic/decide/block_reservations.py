@@ -31,7 +31,7 @@ def reservations(world: World) -> Iterator[Action]:
     for name, reservation in sorted(want.items()):
         if _differs(have.get(name), reservation, world.now):
             yield SetReservation(reservation=reservation, reason="the capacity block is not for jobs then")
-    unknown = tuple(_name(name) for name in blocks if name not in world.cloud.reservations)
+    unknown = tuple(_name(name) for name in blocks if name not in world.reservations)
     for name in sorted(have.keys() - want.keys()):
         if not name.startswith(unknown):  # `()`: no pool has this name
             yield DeleteReservation(name=name, reason="no capacity block needs it")
@@ -39,7 +39,7 @@ def reservations(world: World) -> Iterator[Action]:
 
 def why_unusable(world: World, reservation: str) -> str:
     """Return the reason why nothing can be launched from the block now; empty if launches are possible."""
-    listed = world.cloud.reservations.get(reservation)
+    listed = world.reservations.get(reservation)
     if listed is None:
         return "is not known to the cloud"
     if listed.starts_at is not None and listed.starts_at > world.now:
@@ -52,7 +52,7 @@ def why_unusable(world: World, reservation: str) -> str:
 
 def until(world: World, reservation: str) -> float | None:
     """Return the time until which a job may run in a block; None for a source without an end."""
-    listed, users = world.cloud.reservations.get(reservation), _blocks(world).get(reservation)
+    listed, users = world.reservations.get(reservation), _blocks(world).get(reservation)
     return _until(listed, users) if listed is not None and users else None
 
 
@@ -79,7 +79,7 @@ def _wanted(
     world: World, name: str, users: _Users, have: Mapping[str, SlurmReservation]
 ) -> Iterator[SlurmReservation]:
     """Return two reservations: one before the block starts, and one from the last time at which a job may run."""
-    listed = world.cloud.reservations.get(name)
+    listed = world.reservations.get(name)
     over = _until(listed, users) if listed is not None else None
     if listed is None or over is None or listed.ends_at is None or listed.state not in (ACTIVE, SCHEDULED):
         return

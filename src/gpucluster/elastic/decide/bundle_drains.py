@@ -16,11 +16,14 @@ from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import SlurmPhase
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 
-_SKIPPED = (SlurmPhase.FUTURE, SlurmPhase.UNKNOWN)  # no job is placed there
+_SKIPPED = (None, SlurmPhase.FUTURE, SlurmPhase.UNKNOWN)  # no job is placed there
 
 
-def drain_removed(world: World) -> Iterator[Action]:
-    """Drain the slots, and comment the jobs that have no other slots."""
+def drain_removed(world: World, resumed: frozenset[str]) -> Iterator[Action]:
+    """Drain the slots, and comment the jobs that have no other slots.
+
+    `resumed`: slots that this pass resumes before, which lifts their drains.
+    """
     held = world.observation.held
     if held is None or not held.nodes:
         return
@@ -28,7 +31,8 @@ def drain_removed(world: World) -> Iterator[Action]:
     slots = tuple(
         slot
         for slot in held.nodes
-        if world.phases.get(slot) not in (None, *_SKIPPED) and not _stays_drained(world.node(slot), reason)
+        if slot in resumed
+        or (world.phases.get(slot) not in _SKIPPED and not _stays_drained(world.node(slot), reason))
     )
     if slots:
         yield Drain(slots=slots, reason=reason)

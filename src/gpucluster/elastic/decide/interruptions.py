@@ -186,7 +186,7 @@ def _of_block(world: World, slot: str, incarnation: Incarnation) -> Iterator[New
     if incarnation.market is not Market.CAPACITY_BLOCK:
         return
     for source in world.slots[slot].pool.sources:
-        block = world.cloud.reservations.get(source.reservation or "")
+        block = world.reservations.get(source.reservation or "")
         if source.position != incarnation.source or block is None or block.ends_at is None:
             continue
         taken = block.ends_at - BLOCK_TAKEN_S

@@ -126,7 +126,8 @@ class Headroom:
         self._reserved = {
             (p.name, s.position): s.reservation for p in world.plan.pools for s in p.sources if s.reservation
         }
-        listed_at = world.cloud.at if world.cloud.reservations_at is None else world.cloud.reservations_at
+        read_at = world.observation.reservations_at
+        listed_at = world.cloud.at if read_at is None else read_at
         owned: set[str] = set()
         for slot, incarnation in world.memory.incarnations.items():
             place = world.slots.get(slot)
@@ -183,7 +184,7 @@ class Headroom:
     def _free(self, offer: Offer) -> int:
         """Return the free instances of the reservation or block; 0 if the cloud does not list it."""
         name = offer.source.reservation or ""
-        listed = self._world.cloud.reservations.get(name)
+        listed = self._world.reservations.get(name)
         if listed is None or block_reservations.why_unusable(self._world, name):
             return 0
         return listed.free - self._used[name]

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TypeVar
 
 from gpucluster.cloud.limits import UNSEEN_S
-from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.cloud.port import Instance, InstanceState, Reservation
 from gpucluster.elastic.abilities import UNRESTORED, Ability, Dependency, Loss, denied
 from gpucluster.elastic.decide.ordered_drains import shown
 from gpucluster.elastic.decide.person_drains import restored
@@ -194,6 +194,11 @@ class World:
     def reports(self) -> Mapping[str, ReceivedReport]:
         """Return the last report of each instance's agent."""
         return self.observation.reports
+
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """Return EC2's capacity reservations by id, as they were last read."""
+        return self.observation.reservations
 
     @property
     def listening_since(self) -> float:

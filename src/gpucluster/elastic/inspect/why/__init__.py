@@ -68,9 +68,9 @@ def permitted(snapshot: ClusterSnapshot, world: World, shown: Screen) -> Screen:
 
 
 def _lost(snapshot: ClusterSnapshot) -> Iterator[Line]:
-    """Return what the daemon cannot read now, and what to do about the control object."""
+    """Return what the daemon cannot use now, and what to do about the control object."""
     yield from (Line(part=Part.STATE, words=words) for words in losses.of(snapshot))
-    if Dependency.CONTROL in snapshot.lost:
+    if {Dependency.CONTROL, Dependency.LEASE} & snapshot.lost.keys():
         yield unread_remedy(snapshot.plan)
 
 
