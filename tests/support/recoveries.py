@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.world import SCHEDULES_S
-from gpucluster.elastic.events import Verb
+from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
-from gpucluster.elastic.memory import OperatorOrder, fold
+from gpucluster.elastic.memory import Interruption, OperatorOrder, fold
 from gpucluster.elastic.model import (
     Action,
     Block,
@@ -48,7 +48,7 @@ from support.worlds.scene import (
 
 SLOTS = (A1, A2, A3, A4, B1, B2, B3, B4)
 ZONES = ("us-east-2a", "us-east-2b")
-# Reasons of drains that the daemon removes, each with the user who set it.
+# Reasons of drains that the daemon removes, the last one only by a person's order; each with the user who set it.
 DRAINS = (
     ("gpucluster: no h200", "slurm"),
     ("gpucluster: [evacuation] spot", "slurm"),
@@ -58,15 +58,18 @@ DRAINS = (
     ("gpucluster: [termination] i-1 cannot be terminated", "slurm"),
     ("gpucluster: [health] gpu.ecc: GPU 3", "root"),
     ("Prolog error", "slurm"),
+    ("bad disk (by ann)", "slurm"),
 )
-
-
 # States without an instance that the daemon ends by a resume, each with Slurm's reason.
 DOWNS = (
     ("DOWN CLOUD POWERED_DOWN", "ResumeTimeout reached"),
     ("DOWN CLOUD POWERED_DOWN NOT_RESPONDING", "ResumeTimeout reached"),
     ("FUTURE CLOUD", ""),
+    ("DOWN CLOUD POWERED_DOWN DRAIN", "gpucluster: no h200"),
+    ("DOWN CLOUD POWERED_DOWN DRAIN", "gpucluster: [evacuation] spot"),
 )
+# Interruptions whose instances have no end: after an undrain, the node may take a job.
+ENDLESS = (InterruptionKind.REBALANCE, InterruptionKind.REPLACE, InterruptionKind.FAULT)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Recovery:
     nodes_up: frozenset[str]  # of the drained ones: with an instance
     down: tuple[tuple[str, int], ...]  # slot, and position in DOWNS; a drained one is that alone
     marked: frozenset[str]  # slots that are off and marked NOT_RESPONDING from the start
+    interrupted: tuple[tuple[str, int], ...]  # slot, and position in ENDLESS; of those with an instance
+    undrain_orders: frozenset[str]  # `gpucluster node undrain`
     refused: frozenset[str]  # zones whose offers were refused; the refusal is over
     open_since: float  # seconds since when a refusal is over; negative: it lasts so much longer
     jobs: tuple[tuple[float, int, str], ...]  # seconds of waiting, nodes, reason of Slurm
@@ -97,6 +102,10 @@ RECOVERIES = st.builds(
         st.tuples(st.sampled_from(SLOTS), st.integers(0, len(DOWNS) - 1)), max_size=4, unique_by=lambda d: d[0]
     ).map(tuple),
     marked=st.frozensets(st.sampled_from(SLOTS), max_size=3),
+    interrupted=st.lists(
+        st.tuples(st.sampled_from(SLOTS), st.integers(0, len(ENDLESS) - 1)), max_size=3, unique_by=lambda d: d[0]
+    ).map(tuple),
+    undrain_orders=st.frozensets(st.sampled_from(SLOTS), max_size=3),
     refused=st.frozensets(st.sampled_from(ZONES)),
     open_since=st.sampled_from([-300.0, 0.0, 5.0, 60.0, 700.0]),
     jobs=st.lists(
@@ -120,7 +129,8 @@ def stays_open(recovery: Recovery) -> None:
     for snapshot, actions in passes(recovery):
         now, slots = snapshot.now, slots_in(actions, Undrain, ResetDown)
         undrained_at |= dict.fromkeys(slots, now)
-        opened_at |= dict.fromkeys((s for s in slots if owner(snapshot, s) is DrainOwner.CAPACITY), now)
+        opened = slots_in(actions, Undrain)  # a slot that is only resumed may lack capacity still
+        opened_at |= dict.fromkeys((s for s in opened if owner(snapshot, s) is DrainOwner.CAPACITY), now)
         ended, closed = slots_in(actions, PowerDown, MarkDown), slots_in(actions, Block)
         early = {s for s in ended if now < undrained_at.get(s, 0.0) + SCHEDULES_S}
         early |= {s for s in closed if now < opened_at.get(s, 0.0) + SCHEDULES_S}
@@ -157,12 +167,20 @@ def first_of(recovery: Recovery) -> ClusterSnapshot:
         if recovery.drained_pool
         else {}
     )
+    notices = {
+        slot: Interruption(kind=ENDLESS[kind], since=NOW - 900, words="a notice", source="queue")
+        for slot, kind in recovery.interrupted
+    }
+    lifted = {
+        slot: OperatorOrder(verb=Verb.NODE_UNDRAIN, at=NOW - 1, by="ann")
+        for slot in sorted(recovery.undrain_orders)
+    }
     return scene(
         PLANS[recovery.plan],
         nodes.values(),
         [waiting_job(n, *row) for n, row in enumerate(recovery.jobs, 1)],
-        {slot: up(slot, 5000.0) for slot in sorted(living)},
-        known={"refusals": refused(-recovery.open_since, *keys), "orders": orders},
+        {slot: up(slot, 5000.0, interruption=notices.get(slot)) for slot in sorted(living)},
+        known={"refusals": refused(-recovery.open_since, *keys), "orders": orders, "drain_orders": lifted},
     )
 
 

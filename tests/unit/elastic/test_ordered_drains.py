@@ -4,15 +4,27 @@ from dataclasses import replace
 
 import pytest
 from support.builders import a_plan
-from support.cluster_states import NOW, OFF, UP, burst, instance, living, node, sight
+from support.cluster_states import NOW, OFF, UP, burst, instance, job, living, node, sight
 
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.events import Event, OrderCompleted, OrderGiven, PersonDrained, Verb
+from gpucluster.elastic.decide.offers import all_offers
+from gpucluster.elastic.events import (
+    Event,
+    Interrupted,
+    InterruptionKind,
+    OrderCompleted,
+    OrderGiven,
+    PersonDrained,
+    Verb,
+)
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import text, why
-from gpucluster.elastic.model import Action, Drain, RecordEvents, ResetDown, Undrain
+from gpucluster.elastic.memory import Refusal
+from gpucluster.elastic.model import Action, Block, Drain, RecordEvents, ResetDown, Undrain
 from gpucluster.elastic.order import OrderRequest, refusal
+from gpucluster.plan.messages import HeldBundle
+from gpucluster.slurm import drains
 from gpucluster.slurm.drains import DrainOwner, drain_owner
 
 A1, PLAN = "h200-2a-1", burst()
@@ -67,6 +79,40 @@ def test_order_acts_until_slurm_shows_it(
 ) -> None:
     done = [] if actions else [OrderCompleted(verb=given.verb, target=A1)]
     assert acts(given, states, reason) == (actions, done), what
+
+
+NOTICES = tuple(kind for kind in InterruptionKind if kind is not InterruptionKind.REBALANCE)
+
+
+@pytest.mark.parametrize("kind", NOTICES)
+def test_undrained_node_that_ends_keeps_the_daemons_drain(kind: InterruptionKind) -> None:
+    """It was undrained, and drained again in the next pass: Slurm could place a job on it between the two."""
+    notice = Interrupted(
+        slot=A1, instance=instance(0).id, kind=kind, words="a notice", ends_at=NOW + 900, source="queue"
+    )
+    shown = [node(A1, f"{UP} DRAIN", **PERSONS)]
+    s = sight(PLAN, *living(A1), (20.0, notice), (10.0, UNDRAIN), nodes=shown, instances=[instance(0)])
+    found = [a for a in decide(s.plan, s.bindings, s.observation, s.memory, s.now) if getattr(a, "slots", ()) == (A1,)]  # fmt: skip
+    (drain,) = [a for a in found if isinstance(a, Drain | Undrain)]
+    assert isinstance(drain, Drain)
+    assert drain.reason.startswith("gpucluster: [evacuation] ")
+
+
+def test_undrained_slot_that_a_held_bundle_removes_keeps_the_daemons_drain() -> None:
+    held = HeldBundle(bundle="b" * 64, nodes=(A1,), waits_for="job 41")
+    s = sight(PLAN, (10.0, UNDRAIN), nodes=[node(A1, f"{OFF} DRAIN", **PERSONS)], held=held)
+    found = [a for a in decide(s.plan, s.bindings, s.observation, s.memory, s.now) if getattr(a, "slots", ()) == (A1,)]  # fmt: skip
+    assert found == [Drain(slots=(A1,), reason=drains.reason(DrainOwner.BUNDLE, held.reason))]
+
+
+def test_undrained_slot_without_capacity_is_blocked_directly_after() -> None:
+    s = sight(PLAN, (10.0, UNDRAIN), nodes=[node(A1, f"{OFF} DRAIN", **PERSONS)], jobs=[job(7, node_count=1)])
+    assert s.world is not None
+    keys = {offer.key for offers in all_offers(s.world).values() for offer in offers}
+    none = {key: Refusal(until=NOW + 60, times=1, words="none") for key in keys}
+    s = replace(s, memory=replace(s.memory, refusals=none))
+    found = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
+    assert [type(a) for a in found if A1 in getattr(a, "slots", ())][:2] == [Undrain, Block]
 
 
 def test_drain_of_a_person_that_slurm_wrote_over_is_lifted() -> None:

@@ -109,6 +109,8 @@ def gang(waited: float) -> Recovery:
         nodes_up=frozenset(),
         down=(),
         marked=frozenset(),
+        interrupted=(),
+        undrain_orders=frozenset(),
         refused=frozenset(ZONES),
         open_since=5.0,
         jobs=((waited, 4, "Resources"),),
