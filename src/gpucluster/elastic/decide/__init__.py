@@ -41,7 +41,7 @@ from gpucluster.elastic.decide.refused_ends import event_of as event_of_refused_
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
 from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import Action, DeleteMessages, Observation, RecordEvents
+from gpucluster.elastic.model import Action, DeleteMessages, Observation, RecordEvents, ResetDown, Undrain
 from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.slurm.states import SlurmPhase
 
@@ -83,11 +83,12 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     gang_decision = gangs.serve(world, headroom, offers, tokens)
     table = node_table.NodeTable(world)
     resets = tuple(terminations.resets(table))
-    resumed = frozenset(slot for action in resets for slot in action.slots)
-    blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back, resumed))
+    undrains = tuple(ordered_drains.undrain_ordered(world, _own_reason))
+    lifted = frozenset(s for a in (*resets, *undrains) if isinstance(a, ResetDown | Undrain) for s in a.slots)
+    blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back, lifted))
     evacuation_actions = tuple(evacuation.evacuate(world))
     removed = (
-        *bundle_drains.drain_removed(world, resumed),
+        *bundle_drains.drain_removed(world, lifted),
         *refused_ends.drain_slots(world),
         *ordered_drains.drain_ordered(world),
     )
@@ -99,8 +100,8 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
         ),  # before comments on jobs, which repeat the result of the last pass
         *evacuation_actions,  # early in the pass, because these have deadlines of seconds
         *resets,  # a resume lifts a drain, and Slurm may start a job on the slot: it is drained again at once
+        *undrains,
         *removed,
-        *ordered_drains.undrain_ordered(world),
         *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
         *api_rate.ends(tokens, terminations.terminations(table)),
         *gang_decision.actions,
@@ -111,6 +112,11 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
         *jobs.act_on_split(world),
         *block_reservations.reservations(world),
     )
+
+
+def _own_reason(world: World, slot: str) -> str:
+    """Return why the daemon keeps the slot drained; empty if it does not. One without capacity is drained in the pass that opens it."""
+    return evacuation.drain_reason(world, slot) or bundle_drains.drain_reason(world, slot)
 
 
 def next_look(

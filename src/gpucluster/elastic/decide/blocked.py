@@ -112,16 +112,16 @@ def block(
     headroom: Headroom,
     offers: Mapping[tuple[str, str], tuple[Offer, ...]],
     sent_back: tuple[SlurmJob, ...],
-    resumed: frozenset[str],
+    lifted: frozenset[str],
 ) -> Iterator[Action]:
     """Drain and undrain slots of each zone as its offers permit. Comment jobs that wait only for capacity.
 
-    `resumed`: slots that this pass resumes before.
+    `lifted`: slots whose drains this pass lifts before.
     """
     queue = (*sent_back, *waiting(world))
     found: dict[str, tuple[PoolZone, ...]] = {}
     for pool in world.plan.pools:
-        zones = tuple(_zone(world, headroom, (pool, span.zone), offers, resumed) for span in pool.slots)
+        zones = tuple(_zone(world, headroom, (pool, span.zone), offers, lifted) for span in pool.slots)
         needs = needs_of(world, pool, queue)
         if needs and limits.half_open(world, pool.name):
             zones = tuple(replace(zone, open_headroom=0) for zone in zones)
@@ -141,7 +141,7 @@ def _zone(
     headroom: Headroom,
     place: tuple[Pool, str],
     offers: Mapping[tuple[str, str], tuple[Offer, ...]],
-    resumed: frozenset[str],
+    lifted: frozenset[str],
 ) -> PoolZone:
     pool, name = place
     here = offers[(pool.name, name)]
@@ -153,10 +153,10 @@ def _zone(
             slot
             for phase in (SlurmPhase.DOWN_OFF, SlurmPhase.FUTURE)
             for slot in by_phase.get(phase, ())
-            if slot in resumed
+            if slot in lifted
         ),
     )
-    drained = frozenset(slot for slot in off if world.node(slot).drained) - resumed  # a resume lifts a drain
+    drained = frozenset(slot for slot in off if world.node(slot).drained) - lifted
     free = sorted((s for s in off if _may_drain(world, s, drained)), key=lambda s: s in drained)
     return PoolZone(
         pool=pool,

@@ -19,25 +19,35 @@ from gpucluster.slurm.values import SlurmJob, SlurmNode
 _SKIPPED = (None, SlurmPhase.FUTURE, SlurmPhase.UNKNOWN)  # no job is placed there
 
 
-def drain_removed(world: World, resumed: frozenset[str]) -> Iterator[Action]:
+def drain_removed(world: World, lifted: frozenset[str]) -> Iterator[Action]:
     """Drain the slots, and comment the jobs that have no other slots.
 
-    `resumed`: slots that this pass resumes before, which lifts their drains.
+    `lifted`: slots whose drains this pass lifts before.
     """
     held = world.observation.held
     if held is None or not held.nodes:
         return
-    reason = drains.reason(DrainOwner.BUNDLE, held.reason)
+    reason = _reason(held)
     slots = tuple(
         slot
         for slot in held.nodes
-        if slot in resumed
+        if slot in lifted
         or (world.phases.get(slot) not in _SKIPPED and not _stays_drained(world.node(slot), reason))
     )
     if slots:
         yield Drain(slots=slots, reason=reason)
     jobs = tuple(job for job in waiting(world) if has_no_other_slot(world, job))
     yield from comment_jobs(jobs, drains.reason(DrainOwner.BUNDLE, words_for_jobs(held)))
+
+
+def drain_reason(world: World, slot: str) -> str:
+    """Return why the slot is kept drained while the bundle is held; empty if it is not."""
+    held = world.observation.held
+    return "" if held is None or slot not in held.nodes else _reason(held)
+
+
+def _reason(held: HeldBundle) -> str:
+    return drains.reason(DrainOwner.BUNDLE, held.reason)
 
 
 def words_for_jobs(held: HeldBundle) -> str:

@@ -289,6 +289,15 @@ def _evacuating_nodes(world: World) -> tuple[EvacuatingNode, ...]:
     )
 
 
+def drain_reason(world: World, slot: str) -> str:
+    """Return why the slot is kept drained until its instance ends; empty if it is not."""
+    incarnation = world.incarnation(slot)
+    if incarnation is None or incarnation.interruption is None or not incarnation.instance:
+        return ""
+    drains = rule_of(world, slot, incarnation.interruption).drains
+    return interruption_reason(incarnation.interruption) if drains else ""
+
+
 def _drain(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Drain]:
     """Drain the node. If it is already drained, only a reason that we wrote is updated."""
     found: dict[str, list[str]] = {}

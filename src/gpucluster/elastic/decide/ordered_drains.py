@@ -4,7 +4,7 @@ The drain has a person's reason: it is a person's, and no rule of the daemon lif
 order on, before Slurm shows it. An order is done when Slurm shows the state, so that a later `scontrol` of a person counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,11 +41,18 @@ def drain_ordered(world: "World") -> Iterator[Drain]:
         yield Drain(slots=(slot,), reason=reason(order.words, order.by))
 
 
-def undrain_ordered(world: "World") -> Iterator[Action]:
-    """Lift the drains of orders that Slurm still shows. `undrain` does not lift a FAIL: `resume` does (node_mgr.c)."""
+def undrain_ordered(world: "World", own_reason: Callable[["World", str], str]) -> Iterator[Action]:
+    """Lift the drains of orders that Slurm still shows. `undrain` does not lift a FAIL: `resume` does (node_mgr.c).
+
+    `own_reason`: why the daemon itself keeps a slot drained. Then the drain becomes the daemon's, and no job is placed between.
+    """
     for slot, order in _open(world, Verb.NODE_UNDRAIN):
-        fails = NodeState.FAIL in world.node(slot).states
-        yield (ResetDown if fails else Undrain)(slots=(slot,), reason=reason(order.words, order.by))
+        if NodeState.FAIL in world.node(slot).states:
+            yield ResetDown(slots=(slot,), reason=reason(order.words, order.by))
+        elif own := own_reason(world, slot):
+            yield Drain(slots=(slot,), reason=own)
+        else:
+            yield Undrain(slots=(slot,), reason=reason(order.words, order.by))
 
 
 def completed(world: "World") -> Iterator[Event]:
