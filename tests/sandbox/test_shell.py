@@ -140,6 +140,7 @@ def test_step_of_pulumi_heals_what_was_changed_by_hand(cloud: Cluster, checkout:
 def test_next_up_completes_an_interrupted_change(cloud: Cluster, checkout: Path) -> None:
     spec = checkout / "stacks" / f"{NAME}.yaml"
     spec.write_text(spec.read_text().replace("max: 16", "max: 12"))
+    assert "update " in gpucluster("sandbox", "preview", NAME).stdout, "it reads the edited spec"
     child = subprocess.Popen(
         argv("--", "pulumi", "up", "--yes", "--skip-preview"),
         cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,

@@ -17,16 +17,48 @@ WITH_ACCOUNTING = 0.2  # of the specs: a plan with a database takes eight times 
 TIMES = ("30m", "1h", "90m", "4h", "1d", "36h", "7d", "30d")
 
 
-def generated(version: str, count: int) -> Iterator[tuple[str, SlurmPlan]]:
+RESERVED = (
+    "MemSpecLimit: 1024", "MemSpecLimit: 20000", "CoreSpecCount: 1", "CoreSpecCount: 3", 'CpuSpecList: "0"', 'CpuSpecList: "0-2"',
+    "CoreSpecCount: 2, MemSpecLimit: 4096",
+)  # fmt: skip
+LIMITS = ("MaxMemPerNode: 15000", "MaxMemPerNode: 200000", "MaxMemPerCPU: 3000")
+SLICES = ("{1g.10gb: 7}", "{3g.40gb: 2}", "{3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2}")
+
+
+class Draw(random.Random):
+    """The choices of one spec. `sizes`: also what changes the sizes of jobs."""
+
+    def __init__(self, seed: str, *, sizes: bool) -> None:
+        super().__init__(seed)
+        self.sizes = sizes
+
+    def of_pool(self) -> list[str]:
+        """Fields that reserve cores or memory of its nodes, or slice their GPUs."""
+        if not self.sizes:
+            return []
+        found = [f"extra: {{{self.choice(RESERVED)}}}"] if self.random() < 0.6 else []
+        return found + ([f"sharing: {{mig: {self.choice(SLICES)}}}"] if self.random() < 0.3 else [])
+
+    def of_partition(self) -> list[str]:
+        """Fields that limit a job on a node."""
+        if not self.sizes:
+            return []
+        found = [f"extra: {{{self.choice(LIMITS)}}}"] if self.random() < 0.4 else []
+        return found + ([f"max_cpus_per_node: {self.choice((2, 8, 32))}"] if self.random() < 0.2 else [])
+
+
+def generated(version: str, count: int, *, sizes: bool = False) -> Iterator[tuple[str, SlurmPlan]]:
     """`count` plans with their texts. A text that the rules refuse is left out, and the next seed takes its place."""
     seed = found = 0
     while found < count:
-        draw = random.Random(f"{version} {seed}")  # noqa: S311
+        draw = Draw(f"{version} {seed}", sizes=sizes)
         text = on_hosts(draw, version) if seed % 3 == 2 else on_aws(draw, version)
         seed += 1
         read = inspect_text(text, "generated.yaml", catalog.load())
         if read.spec is None:
-            assert seed < 4 * count + 40, f"the generator's specs are refused:\n{text}\n{read.problems}"
+            assert seed < (12 if sizes else 4) * count + 40, (
+                f"the generator's specs are refused:\n{text}\n{read.problems}"
+            )
             continue
         plan = resolve(read.spec, catalog.load())
         assert isinstance(plan, SlurmOnAws | SlurmOnHosts)
@@ -34,7 +66,7 @@ def generated(version: str, count: int) -> Iterator[tuple[str, SlurmPlan]]:
         yield text, plan
 
 
-def on_aws(draw: random.Random, version: str) -> str:
+def on_aws(draw: Draw, version: str) -> str:
     zones = draw.sample(ZONES, draw.randint(1, 3))
     names = [f"{draw.choice(('a', 'gpu', 'h-x', 'z9'))}{i}" for i in range(draw.randint(1, 4))]
     pools = [_pool(draw, name) for name in names]
@@ -48,7 +80,7 @@ def on_aws(draw: random.Random, version: str) -> str:
     )
 
 
-def on_hosts(draw: random.Random, version: str) -> str:
+def on_hosts(draw: Draw, version: str) -> str:
     counts = [draw.randint(1, 12) for _ in range(draw.randint(1, 3))]
     names = [f"p{i}" for i in range(len(counts))]
     machines, pools, first = "", "", 11
@@ -59,11 +91,17 @@ def on_hosts(draw: random.Random, version: str) -> str:
             draw.choice((1, 2)),
         )
         gpus = draw.choice((0, 1, 2, 4, 8))
-        part = f", gpus: {{model: {draw.choice(('h100', 'a100', 'l40s'))}, count: {gpus}}}" if gpus else ""
+        of_gpu = ", memory: 80GiB" if draw.sizes else ""
+        part = (
+            f", gpus: {{model: {draw.choice(('h100', 'a100', 'l40s'))}, count: {gpus}{of_gpu}}}"
+            if gpus
+            else ""
+        )
         machines += f"  m{i}: {{sockets: {sockets}, cores_per_socket: {cores}, threads_per_core: {threads}, memory: {draw.choice((64, 256, 2000))}GiB{part}}}\n"
         hosts = f"{name}n[01-{count:02}]" if count > 1 else f"{name}n01"
         at = f"192.0.2.[{first}-{first + count - 1}]" if count > 1 else f"192.0.2.{first}"
-        pools += f'  - {{name: {name}, machine: m{i}, hosts: "{hosts}", addresses: "{at}"}}\n'
+        more = "".join(f", {words}" for words in draw.of_pool())
+        pools += f'  - {{name: {name}, machine: m{i}, hosts: "{hosts}", addresses: "{at}"{more}}}\n'
         first += count
     topology = ""
     if draw.random() < 0.6:
@@ -80,7 +118,7 @@ def on_hosts(draw: random.Random, version: str) -> str:
     )
 
 
-def _slurm(draw: random.Random, version: str) -> str:
+def _slurm(draw: Draw, version: str) -> str:
     lines = [f'slurm:\n  version: "{version}"\n']
     if draw.random() < 0.3:
         lines.append("  private_tmp: false\n")
@@ -92,7 +130,7 @@ def _slurm(draw: random.Random, version: str) -> str:
 PEOPLE = ("ada", "emmy", "mary", "sofia", "lise", "rosa")
 
 
-def _accounting(draw: random.Random) -> tuple[str, str]:
+def _accounting(draw: Draw) -> tuple[str, str]:
     """The lines of `slurm` and the sections of a site with a database, QOS and a tree of accounts; mostly none."""
     if draw.random() > WITH_ACCOUNTING:
         return "", ""
@@ -112,7 +150,7 @@ def _accounting(draw: random.Random) -> tuple[str, str]:
     return f"  accounting: {{database: local}}\n{by}", sections
 
 
-def _accounts(draw: random.Random, qos: list[str]) -> str:
+def _accounts(draw: Draw, qos: list[str]) -> str:
     """A tree of accounts. One with hours of its own has one QOS and no account below it."""
     rows, parents = list[str](), list[str]()
     for i, person in enumerate(draw.sample(PEOPLE, draw.randint(1, len(PEOPLE)))):
@@ -128,12 +166,12 @@ def _accounts(draw: random.Random, qos: list[str]) -> str:
     return "".join(rows)
 
 
-def _limits(draw: random.Random) -> str:
+def _limits(draw: Draw) -> str:
     chosen = [one for one in ("gpus: 64", "gpus_per_user: 16", "cpus_per_user: 96") if draw.random() < 0.3]
     return f", limits: {{{', '.join(chosen)}}}" if chosen else ""
 
 
-def _pool(draw: random.Random, name: str) -> str:
+def _pool(draw: Draw, name: str) -> str:
     machine, most = draw.choice(MACHINES), draw.choice((1, 2, 7, 16, 64, 300))
     least = draw.choice((0, 0, 0, 1))
     idle = f"    idle: {draw.choice(('1m', '5m', '2h'))}\n" if draw.random() < 0.7 else ""
@@ -141,10 +179,11 @@ def _pool(draw: random.Random, name: str) -> str:
     boot = f"    boot_timeout: {draw.choice(('10m', '20m', '45m'))}\n" if draw.random() < 0.5 else ""
     markets = draw.choice((("spot",), ("on-demand",), ("spot", "on-demand")))
     sources = "".join(f"      - {{from: {market}, machines: [{machine}]}}\n" for market in markets)
-    return f"  - name: {name}\n    nodes: {{min: {least}, max: {most}}}\n{idle}{spares}{boot}    capacity:\n{sources}"
+    more = "".join(f"    {words}\n" for words in draw.of_pool())
+    return f"  - name: {name}\n    nodes: {{min: {least}, max: {most}}}\n{idle}{spares}{boot}{more}    capacity:\n{sources}"
 
 
-def _partitions(draw: random.Random, names: list[str]) -> str:
+def _partitions(draw: Draw, names: list[str]) -> str:
     chosen: list[str] = []
     for i, name in enumerate(names):
         pools = [name, *draw.sample([n for n in names if n != name], draw.randint(0, len(names) - 1))]
@@ -159,5 +198,6 @@ def _partitions(draw: random.Random, names: list[str]) -> str:
             fields.append(f"tier: {draw.choice((1, 10, 100))}")
         if draw.random() < 0.3:
             fields.append("exclusive: true")
+        fields += draw.of_partition()
         chosen.append(f"  - {{{', '.join(fields)}}}\n")
     return "partitions:\n" + "".join(chosen)

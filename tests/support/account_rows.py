@@ -147,6 +147,16 @@ ACCOUNT_ROWS: list[tuple[str, list[Change], str]] = [
         "30:89: error[no-gpus] accounts[research].limits.gpus: 'gpus' limits GPUs, and no pool of Slurm has one",
     ),
     (
+        "a limit of GPUs that counts MIG slices",
+        [
+            ("count: 8}", "count: 8, memory: 80GiB}"),
+            ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", sharing: {mig: {1g.10gb: 7}}}'),
+            ("gpu_hours_per_month: 5000", "cpus_per_user: 1"),
+            ("gpus_per_user: 16", "cpus_per_user: 1"),
+        ],
+        "30:89: error[limit-of-slices] accounts[research].limits.gpus: 'gpus' counts each MIG slice of the partition gpu as a GPU: keep it out of that partition by `accounts`, or leave the limit out",
+    ),
+    (
         "an account of Slurm's own name",
         [
             ("name: science", "name: root"),

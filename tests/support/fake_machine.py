@@ -23,6 +23,7 @@ from gpucluster.plan.model import (
     AwsPool,
     Bindings,
     ImageByName,
+    JobSizes,
     LaunchTemplate,
     Leaf,
     Market,
@@ -93,7 +94,14 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> S
         storage=(),
         pools=(pool,),
         partitions=(
-            Partition(name="gpu", pools=("h200",), default=True, max_time_s=None, default_time_s=3600),
+            Partition(
+                name="gpu",
+                pools=("h200",),
+                default=True,
+                max_time_s=None,
+                default_time_s=3600,
+                sizes=JobSizes(memory_of_cpu_mib=1000, cpus_of_gpu=24),
+            ),
         ),
         leaves=(Leaf(name="leaf", slots=slots),),
         times=Times(

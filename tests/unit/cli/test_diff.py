@@ -208,20 +208,23 @@ def test_same_two_give_the_same_bytes(output: str, tmp_path: Path, capsys: Said)
 
 
 @pytest.mark.parametrize("lacking", ["pulumi", "grpc", "pulumi_aws"])
-def test_installation_without_the_extra_names_it_and_the_way_without(
+def test_installation_without_the_extra_compares_the_rest_and_names_it(
     lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     """Regression: after `pip install .`, `diff` was a traceback with the exit code of specs that differ."""
     monkeypatch.setitem(sys.modules, lacking, None)  # as Python marks a module that is not there
     old, new = _two(tmp_path, SPEC, HIGHER)
-    assert program.run(["diff", old, new, "--exit-code"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"error: diff runs the Pulumi program of both specs, and {lacking} is not installed",
-        "  next: in the clone: pip install '.[aws]'; or compare without resources: --no-resources",
+    assert program.run(["diff", old, new, "--exit-code"]) == 1, "they differ"
+    out, err = capsys.readouterr()
+    assert f"resources and rights are not compared: {lacking} is not installed" in out
+    assert err.splitlines() == [
+        f"resources are not compared: {lacking} is not installed",
+        "  next: in the clone: pip install '.[aws]'",
     ]
-    assert program.run(["diff", old, new, "-o", "json"]) == 2
+    assert program.run(["diff", old, new, "--resources", "-o", "json"]) == 2, "it was asked for"
     assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
-    assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 1, "they differ"
+    assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_new_and_deleted_spec(repository: Path, capsys: Said) -> None:

@@ -1,12 +1,18 @@
-"""The wheel alone, away from the checkout: it has the files that the commands read, and needs no others."""
+"""The wheel alone, away from the checkout: it has the files that the commands read, and needs no others.
+
+`bare` has only what `pip install .` installs: the packages of the project's `dependencies`, and theirs.
+"""
 
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
 DATA = ("templates", "playbooks", "policies")
@@ -33,12 +39,33 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def typed(wheel: Path, site: Path, *words: str) -> str:
-    """Run the program of the wheel."""
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages that `pip install .` installs, and no others."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    folder, seen = tmp_path_factory.mktemp("bare"), set[str]()
+    wanted = [Requirement(text).name for text in project["dependencies"]]
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        found = distribution(name)
+        needed = [Requirement(text) for text in found.requires or ()]
+        wanted += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+        tops = {Path(str(file)).parts[0] for file in found.files or ()} - {"..", "__pycache__"}
+        for top in tops:
+            (folder / top).symlink_to(Path(str(found.locate_file(top))))
+    return folder
+
+
+def typed(wheel: Path, site: Path, *words: str, bare: Path | None = None) -> str:
+    """Run the program of the wheel; with `bare` beside no other packages."""
     program = "import sys; from gpucluster.cli.__main__ import main; sys.exit(main())"
-    env = {**os.environ, "PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
+    path = str(wheel) if bare is None else f"{wheel}:{bare}"
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, *(() if bare is None else ("-S",)), "-c", program, *words],
         cwd=site,
         env=env,
         capture_output=True,
@@ -63,6 +90,33 @@ def test_commands_of_the_wheel_read_its_own_files(wheel: Path, site: Path) -> No
     typed(wheel, site, "render", "old.yaml", "--to", "rendered")
     assert files(site / "rendered") == files(ROOT / "tests/golden/burst")
     assert "pools[h200].idle: 5m -> 9m" in typed(wheel, site, "diff", "old.yaml", "new.yaml")
+
+
+OFFLINE = (  # the verbs of README's *Commands without a network*, and those that read two specs or a site
+    ("check", "old.yaml"),
+    ("schema", "cluster"),
+    ("plan", "old.yaml", "--explain"),
+    ("plan", "kube.yaml"),
+    ("render", "old.yaml", "--to", "slurm"),
+    ("render", "kube.yaml", "--to", "kube"),
+    ("diff", "old.yaml", "new.yaml"),
+    ("diff", "/dev/null", "kube.yaml"),
+    ("cost", "old.yaml"),
+    ("env", "h200", "--cluster", "old.yaml"),
+    ("jobs", "old.yaml"),
+    ("init", "--name", "tiny", "--region", "us-east-1", "--machine", "g6.12xlarge", "--nodes", "4", "--source", "spot"),
+    ("import", "slurm.conf", "--to", "site.yaml"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
+def test_verb_works_after_pip_install(wheel: Path, site: Path, bare: Path, words: tuple[str, ...]) -> None:
+    """`diff` needed PyYAML, also without resources."""
+    (site / "kube.yaml").write_text((ROOT / "stacks/kube.yaml").read_text())
+    (site / "slurm.conf").write_text(
+        "ClusterName=a\nSlurmctldHost=h\nNodeName=n1 CPUs=4 RealMemory=4000\nPartitionName=p Nodes=n1 Default=YES\n"
+    )
+    typed(wheel, site, *words, bare=bare)
 
 
 @pytest.mark.parametrize("folder", DATA)

@@ -7,7 +7,7 @@ from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff, a_side, a_side_with_workloads
 
 from gpucluster.agent.disks.block_devices import state_root
-from gpucluster.gitops.diff import diff
+from gpucluster.gitops.diff import DOWN, diff
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
 from gpucluster.gitops.model import Effects, Revision
@@ -99,7 +99,7 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
 def test_another_name_leaves_the_old_cluster_alone() -> None:
     found = _effects(a_spec_text(STATE, NO_ADVICE), a_spec_text(("name: burst", "name: other")))
     assert {what for _, what in found.lines()[:3]} == {"stay on the old cluster, until it is deleted"}
-    assert found.steps == ("pulumi up --stack other",)
+    assert found.steps == ("pulumi up --stack other", DOWN.format("burst"))
 
 
 def test_another_name_of_kubernetes_is_a_cluster_that_kubectl_does_not_know() -> None:
@@ -109,6 +109,7 @@ def test_another_name_of_kubernetes_is_a_cluster_that_kubectl_does_not_know() ->
         "aws eks update-kubeconfig --name other --region us-west-2",
         "pulumi stack output bindings --stack other > bindings.json",
         "gpucluster k8s up other --bindings bindings.json",
+        DOWN.format("kube"),
     )
 
 

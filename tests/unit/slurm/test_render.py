@@ -502,6 +502,21 @@ def test_a_whole_node_costs_the_same_by_gpus_by_cpus_and_by_memory() -> None:
     assert max(whole) / min(whole) < 1.01
 
 
+def test_a_mig_slice_costs_its_share_of_the_gpu() -> None:
+    """56 slices of a node of eight GPUs were billed as 56 GPUs."""
+    conf = _site(
+        ("count: 8}", "count: 8, memory: 80GiB}"),
+        ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", sharing: {mig: {1g.10gb: 4, 3g.40gb: 1}}}'),
+        ("limits: {gpus_per_user: 16}", "limits: {cpus_per_user: 16}"),
+        (", limits: {gpus: 24}", ""),
+        (", limits: {gpu_hours_per_month: 5000}", ""),
+    )["slurm/slurm.conf"]
+    (line,) = re.findall(r"^PartitionName=gpu .*$", conf, re.M)
+    assert 'G,GRES/gpu:1g.10gb=142.86,GRES/gpu:3g.40gb=428.57"' in line
+    assert 8 * (4 * 142.86 + 428.57) == pytest.approx(8000, abs=1)
+    assert "AccountingStorageTRES=gres/gpu,gres/gpu:1g.10gb,gres/gpu:3g.40gb\n" in conf
+
+
 def test_a_partition_has_its_tier_qos_and_accounts() -> None:
     conf = _site(("qos: debug}", "qos: debug, exclusive: true, accounts: [research], allow_qos: [debug]}"))
     (line,) = re.findall(r"^PartitionName=debug .*$", conf["slurm/slurm.conf"], re.M)
@@ -594,7 +609,7 @@ def test_mig_slices_have_a_line_each_with_the_cores_of_their_gpu() -> None:
     assert " Type=1g.10gb MultipleFiles=/dev/nvidia7,/dev/gpucluster-mig/7-4-gi," in lines[-1]
     assert " Cores=56-111 " in lines[-1]
     assert " Gres=gpu:3g.40gb:8,gpu:1g.10gb:32 " in files["slurm/slurm.conf"]
-    assert " DefCpuPerGPU=5 " in files["slurm/slurm.conf"]
+    assert " DefCpuPerGPU=4 " in files["slurm/slurm.conf"]  # 5 would be three cores, and the last slices had none
 
 
 def test_shards_are_a_type_of_their_own() -> None:

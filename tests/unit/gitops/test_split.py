@@ -1,0 +1,75 @@
+"""Edits that need two edits: the report begins with how to split them."""
+
+from pathlib import Path
+
+import pytest
+from support.builders import LAB as HOSTS
+from support.builders import SPEC
+from support.expert_pairs import KUBE, LAB
+from support.reviewed import a_diff
+
+from gpucluster.gitops.model import Effects
+from gpucluster.gitops.report.text import text
+
+FIRST = (Path(__file__).parents[3] / "stacks/first.yaml").read_text()
+NFS = "{mount: %s, nfs: {server: 192.0.2.99, export: /srv/data}}"
+
+
+def effects(old: str, new: str) -> Effects:
+    found = a_diff(old, new)
+    assert found.effects is not None
+    if found.effects.refused:  # the first line after the class
+        assert text(found).splitlines()[2].strip() == found.effects.refused
+    return found.effects
+
+
+def test_renamed_partition_comes_beside_the_old_one_first() -> None:
+    """Its jobs were to be moved to the new one before `pulumi up`, which makes it, and nothing closed the old one."""
+    found = effects(FIRST, FIRST.replace("{name: gpu, pools", "{name: batch, pools"))
+    assert found.refused.startswith("the partition gpu cannot become batch in one edit")
+    assert "First add batch, and write `extra: {State: DRAIN}` in gpu" in found.refused
+    assert found.steps[0].startswith("scontrol update partitionname=PARTITION state=drain ")
+    assert not [step for step in found.steps if "partition=OTHER" in step]
+
+
+def test_jobs_of_a_removed_partition_move_to_one_that_stays() -> None:
+    two = FIRST.replace("partitions:\n", "partitions:\n  - {name: old, pools: [h200]}\n")
+    found = effects(two, FIRST)
+    assert not found.refused
+    assert [step.partition("    #")[0] for step in found.steps[:2]] == [
+        "scontrol update partitionname=PARTITION state=drain",
+        "scontrol update jobid=JOB partition=OTHER",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "place", "line"),
+    [(SPEC, "\npools:", f"\nstorage: [{NFS}]\npools:"), (HOSTS, "storage:\n", f"storage:\n  - {NFS}\n")],
+    ids=["AWS", "hosts"],
+)
+def test_moved_mount_of_one_source_comes_beside_the_old_one_first(base: str, place: str, line: str) -> None:
+    old, new = (base.replace(place, line % path, 1) for path in ("/data", "/scratch"))
+    assert "the mount /data cannot become /scratch in one edit" in effects(old, new).refused
+    other = new.replace("/srv/data", "/srv/other")
+    assert "cannot become" not in effects(old, other).refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first"), [("1.34", "1.36", "1.35"), ("1.35", "1.36", ""), ("1.36", "1.35", "")]
+)
+def test_eks_is_upgraded_one_minor_version_at_a_time(old: str, new: str, first: str) -> None:
+    specs = [KUBE.replace('version: "1.36"', f'version: "{release}"') for release in (old, new)]
+    assert all(f'"{release}"' in spec for release, spec in zip((old, new), specs, strict=True))
+    said = effects(*specs).refused
+    assert ("EKS upgrades one minor version at a time" in said) == bool(first)
+    assert first in said
+
+
+def test_hosts_that_become_aws_are_two_clusters() -> None:
+    """It said that jobs and data are lost. No host is touched, and both clusters run."""
+    found = effects(LAB, FIRST.replace("name: first", "name: lab"))
+    assert found.refused.startswith("this is another cluster, beside that of the hosts")
+    assert "lost" not in " ".join(what for _, what in found.lines())
+    back = effects(FIRST, LAB.replace("name: lab", "name: first"))
+    assert back.running == "stay on the old cluster, until it is deleted"
+    assert back.steps[-1].startswith("gpucluster down first ")

@@ -1,0 +1,77 @@
+"""What jobs get of a node, and the sizes of a job that asks for none: `extra` reserves cores and memory, and limits memory."""
+
+import pytest
+from support.builders import a_lab_plan, a_lab_text
+
+from gpucluster import catalog
+from gpucluster.plan.model import JobSizes
+from gpucluster.spec import inspect_text
+
+POOL = ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", extra: {%s}}')
+PART = ("default: true}", "default: true, extra: {%s}}")
+SITE = ('version: "26.05"', 'version: "26.05"\n  extra: {%s}')
+MEMORY, CPUS = (
+    2000 * 1024 * 95 // 100,
+    224,
+)  # of a node of the lab: 2 sockets of 56 cores of 2 threads, 8 GPUs
+
+
+def changed(*given: tuple[tuple[str, str], str]) -> tuple[tuple[str, str], ...]:
+    return tuple((old, new % values) for (old, new), values in given)
+
+
+@pytest.mark.parametrize(
+    ("given", "memory", "gpu"),
+    [
+        ((), MEMORY // CPUS, 28),
+        (((POOL, "MemSpecLimit: 4096"),), (MEMORY - 4096) // CPUS, 28),
+        (((POOL, "memspeclimit: 4k"),), (MEMORY - 4096) // CPUS, 28),
+        (((POOL, "CoreSpecCount: 2"),), MEMORY // 220, 26),
+        (((POOL, 'CpuSpecList: "0,2"'),), MEMORY // 220, 26),
+        (((POOL, 'CpuSpecList: "0-3"'),), MEMORY // 220, 26),
+        (((POOL, "CoreSpecCount: 4, MemSpecLimit: 100000"),), (MEMORY - 100000) // 216, 26),
+        (((PART, "MaxMemPerNode: 224000"),), 1000, 28),
+        (((PART, "MaxMemPerNode: 0"),), MEMORY // CPUS, 28),
+        (((PART, "MaxMemPerNode: UNLIMITED"),), MEMORY // CPUS, 28),
+        (((PART, "MaxMemPerCPU: 1000"),), 1000, 28),
+        (((SITE, "MaxMemPerNode: 224000"),), 1000, 28),
+        (((SITE, "MaxMemPerNode: 224000"), (PART, "MaxMemPerNode: 448000")), 2000, 28),
+        (((SITE, "MaxMemPerNode: 224000"), (PART, "MaxMemPerCPU: 3000")), 3000, 28),
+        (((PART, "MaxMemPerNode: 224000"), (POOL, "CoreSpecCount: 12")), 1120, 24),
+    ],
+)  # fmt: skip
+def test_sizes_are_of_what_extra_leaves(
+    given: tuple[tuple[tuple[str, str], str], ...], memory: int, gpu: int
+) -> None:
+    (partition,) = a_lab_plan(*changed(*given)).partitions
+    assert partition.sizes == JobSizes(memory_of_cpu_mib=memory, cpus_of_gpu=gpu)
+
+
+@pytest.mark.parametrize(
+    ("more", "gpu"),
+    [
+        ("max_cpus_per_node: 64", 8),  # a job with all GPUs had 224 CPUs, and was refused
+        ("max_cpus_per_node: 4", None),
+    ],
+)
+def test_share_of_a_gpu_is_below_the_cpus_of_the_partition(more: str, gpu: int | None) -> None:
+    (partition,) = a_lab_plan(("default: true}", f"default: true, {more}}}")).partitions
+    assert partition.sizes.cpus_of_gpu == gpu
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((POOL, "CoreSpecCount: 112"), "a value below the 112 cores of the node"),
+        ((POOL, 'CpuSpecList: "0-223"'), "no core of the 112 would be left for jobs"),
+        ((PART, "DefMemPerNode: 1945601"), "a value of at most 1945600"),
+        ((SITE, "DefMemPerCPU: 1945601"), "a value of at most 1945600"),
+    ],
+)  # fmt: skip
+def test_what_no_job_can_use_is_refused_with_what_is_left(
+    given: tuple[tuple[str, str], str], said: str
+) -> None:
+    found = inspect_text(a_lab_text(*changed(given)), "lab.yaml", catalog.load())
+    (problem,) = found.errors
+    assert problem.id == "extra-needs"
+    assert said in problem.message
