@@ -158,7 +158,7 @@ WEIGHT_AGE = Default(
 )
 GPU_BILLING = Default(
     1000,
-    "one GPU is 1000 units of use. A job pays for the largest of its parts of a node's GPUs, CPUs and memory",
+    "one GPU is 1000 units of use, and a MIG slice its share of the compute. A job pays for the largest of its parts of a node's GPUs, CPUs and memory",
 )
 
 CPU_BILLING = Default(

@@ -14,10 +14,14 @@ def of_nodes(pool: Pool) -> Iterator[Note]:
     """Features and Weight of the pool's nodes."""
     at = f"pools[{pool.name}]"
     yield Note(f"{at}.features", ", ".join(pool.features), _features_reason(pool))
-    if pool.shape.gpu_count:
+    shape = pool.shape
+    if shape.system_cpus or shape.system_memory_mib:
+        reserved = f"`extra` reserves {shape.system_cpus} CPUs and {shape.system_memory_mib} MiB of each node for the system"
+        yield Note(f"{at}.for_jobs", f"{shape.job_cpus} CPUs, {shape.job_memory_mib} MiB", reserved)
+    if shape.gpu_count:
         yield Note(f"{at}.links", *_links(pool))
     kinds = dict.fromkeys(always_on for _, always_on in pool.by_start())
-    gpus = pool.shape.gpu_count > 0
+    gpus = shape.gpu_count > 0
     weights = (f"{defaults.WEIGHTS[gpus, one]} {'always on' if one else 'elastic'}" for one in kinds)
     yield Note(f"{at}.weight", ", ".join(weights), defaults.WEIGHTS_REASON)
 

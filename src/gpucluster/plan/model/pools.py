@@ -34,6 +34,11 @@ class MigSlice:
     profile: str  # NVIDIA's name, `1g.10gb`
     count: int  # on each GPU
 
+    @property
+    def sevenths(self) -> int:
+        """The slices of compute, by NVIDIA's name: a GPU has seven."""
+        return int(self.profile.partition("g")[0])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mig:
@@ -74,10 +79,22 @@ class NodeShape:
     nvlinks: int = 0  # of each GPU; 0: none, or not known
     nvlink_group: int = 0  # number of GPUs in each group that NVLink joins; 0: none, or not known
     sharing: Mig | Mps | Shards | None = None  # None: a job has whole GPUs
+    system_cpus: int = 0  # of whole cores that `extra` reserves; no job gets them
+    system_memory_mib: int = 0
 
     @property
     def cpus(self) -> int:
         return self.sockets * self.cores_per_socket * self.threads_per_core
+
+    @property
+    def job_cpus(self) -> int:
+        """The CPUs that jobs can get."""
+        return self.cpus - self.system_cpus
+
+    @property
+    def job_memory_mib(self) -> int:
+        """The memory that jobs can get."""
+        return self.real_memory_mib - self.system_memory_mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +373,14 @@ Pool = AwsPool | HostPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobSizes:
+    """What a job of a partition gets that does not ask for it."""
+
+    memory_of_cpu_mib: int
+    cpus_of_gpu: int | None  # or of a MIG slice. None: the nodes have no GPUs, or more slices than CPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A Slurm partition over whole pools."""
 
@@ -364,6 +389,7 @@ class Partition:
     default: bool
     max_time_s: int | None
     default_time_s: int  # of a job without --time
+    sizes: JobSizes
     requires_gpus: bool = False  # jobs without GPUs are refused
     max_cpus_per_node: int | None = None  # for all jobs of the partition together
     tier: int = 1  # jobs of a higher tier start first

@@ -32,6 +32,7 @@ from gpucluster.plan.resolve import operations
 from gpucluster.plan.resolve.network import network
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.plan.resolve.sharing import shared
+from gpucluster.plan.resolve.sizes import without_reserved
 from gpucluster.plan.resolve.storage import volumes
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Image as ImageSpec
@@ -113,8 +114,12 @@ def pool(
         max=nodes.max,
         idle_s=int(defaults.IDLE_S.value) if pool.idle is None else pool.idle,
         boot_timeout_s=int(defaults.BOOT_TIMEOUT_S.value) if pool.boot_timeout is None else pool.boot_timeout,
-        shape=shared(
-            shape_of([catalog.machines[name] for source in sources for name in source.machines]), pool.sharing
+        shape=without_reserved(
+            shared(
+                shape_of([catalog.machines[name] for source in sources for name in source.machines]),
+                pool.sharing,
+            ),
+            pool.extra,
         ),
         sources=sources,
         slots=tuple(_slots(pool.name, nodes.max, site.region, zone) for zone in zones if zone in used),

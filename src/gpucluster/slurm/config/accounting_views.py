@@ -2,9 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gpucluster.plan import defaults, gres, names
-from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase, Partition, Pool, SlurmPlan
+from gpucluster.plan.model import (
+    Accounting,
+    ExternalDatabase,
+    LocalDatabase,
+    Mig,
+    NodeShape,
+    Partition,
+    Pool,
+    SlurmPlan,
+)
 from gpucluster.slurm.config.times import slurm_seconds, slurm_time
 
 
@@ -140,15 +150,29 @@ def order(partition: Partition) -> str:
 def billing(pools: list[Pool]) -> str:
     """What a job costs of its account's share: the largest of its parts of a node (PriorityFlags=MAX_TRES).
 
-    All GPUs of a node cost as much as all its CPUs or all its memory. Of several pools the least counts.
+    All GPUs of a node cost as much as all its CPUs or all its memory. Of several pools the least counts. A MIG slice costs its
+    share of the compute of its GPU, so each type of GPU has a weight of its own where there are slices.
     """
     unit = defaults.GPU_BILLING.value
     shapes = [pool.shape for pool in pools if pool.shape.gpu_count]
     if not shapes:
         return f' TRESBillingWeights="CPU={defaults.CPU_BILLING.value:g}"'
-    cpu = min(unit * shape.gpu_count / shape.cpus for shape in shapes)
-    memory = min(unit * shape.gpu_count * 1024 / shape.real_memory_mib for shape in shapes)
-    return f' TRESBillingWeights="CPU={cpu:.2f},Mem={memory:.2f}G,GRES/gpu={unit:g}"'
+    cpu = min(unit * shape.gpu_count / shape.job_cpus for shape in shapes)
+    memory = min(unit * shape.gpu_count * 1024 / shape.job_memory_mib for shape in shapes)
+    weights = {"GRES/gpu": unit}
+    if any(isinstance(shape.sharing, Mig) for shape in shapes):
+        weights = dict(chain.from_iterable(_gpu_weights(shape, unit) for shape in shapes))
+    gpus = ",".join(f"{name}={weight:.2f}".removesuffix(".00") for name, weight in sorted(weights.items()))
+    return f' TRESBillingWeights="CPU={cpu:.2f},Mem={memory:.2f}G,{gpus}"'
+
+
+def _gpu_weights(shape: NodeShape, unit: float) -> Iterator[tuple[str, float]]:
+    """The weight of each type of GPU, as TRES names it."""
+    if isinstance(shape.sharing, Mig):
+        for one in shape.sharing.slices:
+            yield f"GRES/gpu:{one.profile}", unit * one.sevenths / 7
+    else:
+        yield f"GRES/gpu:{shape.gpu_model}", unit
 
 
 def accounting(plan: SlurmPlan) -> Iterator[AccountingLines]:

@@ -117,7 +117,7 @@ def job(plan: SlurmPlan, partition: Partition) -> Job:
     """The values of a partition: whole nodes, so that any of its pools fits."""
     pools = _pools(plan, partition)
     gpus = min(pool.shape.gpu_count for pool in pools)
-    cpus = min(pool.shape.cpus for pool in pools)
+    cpus = min(pool.shape.job_cpus for pool in pools)
     if partition.max_cpus_per_node is not None:
         cpus = min(cpus, partition.max_cpus_per_node)
     threads_per_core = max(pool.shape.threads_per_core for pool in pools)

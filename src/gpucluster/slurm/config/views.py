@@ -580,8 +580,8 @@ def _partition(partition: Partition, plan: SlurmPlan) -> PartitionLine:
         max_time=slurm_time(partition.max_time_s),
         default_time=slurm_time(partition.default_time_s),
         suspend_time="" if plan.aws is None else f" SuspendTime={_suspend_time_s(pools)}",
-        job_defaults=_job_defaults(pools),
-        cpu_limits=_cpu_limits(partition, pools),
+        job_defaults=_job_defaults(partition),
+        cpu_limits=_cpu_limits(partition),
         order=accounting_views.order(partition) + _one_user(pools),
         billing="" if plan.slurm.accounting is None else accounting_views.billing(pools),
         topology="" if partition.topology is None else f" Topology={partition.topology}",
@@ -593,27 +593,21 @@ def _suspend_time_s(pools: list[Pool]) -> int:
     return max(pool.idle_s for pool in pools) + int(defaults.SUSPEND_BACKSTOP_S.value)
 
 
-def _cpu_limits(partition: Partition, pools: list[Pool]) -> str:
+def _cpu_limits(partition: Partition) -> str:
     """The most CPUs of a node, and the most memory of a CPU. Without the second a job could take the whole memory (S16)."""
     if partition.max_cpus_per_node is None:
         return ""
-    return f" MaxCPUsPerNode={partition.max_cpus_per_node} MaxMemPerCPU={_memory_of_cpu(pools)}"
+    return f" MaxCPUsPerNode={partition.max_cpus_per_node} MaxMemPerCPU={partition.sizes.memory_of_cpu_mib}"
 
 
-def _memory_of_cpu(pools: list[Pool]) -> int:
-    """The share of a CPU in its node's memory, in MiB: the least of the pools."""
-    return min(pool.shape.real_memory_mib // pool.shape.cpus for pool in pools)
-
-
-def _job_defaults(pools: list[Pool]) -> str:
-    """Default CPUs of a GPU and memory of a CPU, the least of the pools. Without them a job takes all memory of a node.
+def _job_defaults(partition: Partition) -> str:
+    """Default CPUs of a GPU and memory of a CPU. Without them a job takes all memory of a node.
 
     DefMemPerCPU counts for jobs without GPUs, too; DefMemPerGPU does not, and Slurm takes only one of them (S16).
     """
-    shapes = [pool.shape for pool in pools]
-    memory = f" DefMemPerCPU={_memory_of_cpu(pools)}"
-    counts = [max(1, shape.cpus // gres.units(shape)) for shape in shapes if shape.gpu_count]
-    return f" DefCpuPerGPU={min(counts)}{memory}" if counts else memory
+    sizes = partition.sizes
+    memory = f" DefMemPerCPU={sizes.memory_of_cpu_mib}"
+    return memory if sizes.cpus_of_gpu is None else f" DefCpuPerGPU={sizes.cpus_of_gpu}{memory}"
 
 
 def _kept_up(pool: Pool) -> Iterator[str]:

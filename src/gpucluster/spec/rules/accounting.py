@@ -7,7 +7,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model.values import NORMAL_QOS
 from gpucluster.spec.accounting import Limits, qos_of
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.model import ClusterSpec, Pool
+from gpucluster.spec.model import ClusterSpec, Partition, Pool
 from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_slurm
 from gpucluster.spec.problem import Finding, Path
@@ -121,11 +121,17 @@ def qos(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
 
 
 def limits_of_qos(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
-    yield from _limits(spec, require(spec.qos[index].limits), ("qos", index, "limits"), catalog)
+    one, at = spec.qos[index], ("qos", index, "limits")
+    yield from _limits(spec, require(one.limits), at, catalog)
+    places = (p for p in spec.partitions if not p.allow_qos or one.name in p.allow_qos)
+    yield from _of_slices(spec, require(one.limits), at, places, "allow_qos")
 
 
 def limits_of_account(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
-    yield from _limits(spec, require(spec.accounts[index].limits), ("accounts", index, "limits"), catalog)
+    one, at = spec.accounts[index], ("accounts", index, "limits")
+    yield from _limits(spec, require(one.limits), at, catalog)
+    places = (p for p in spec.partitions if not p.accounts or one.name in p.accounts)
+    yield from _of_slices(spec, require(one.limits), at, places, "accounts")
 
 
 def account(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
@@ -206,6 +212,20 @@ def _limits(spec: ClusterSpec, limits: Limits, at: Path, catalog: Catalog) -> It
     for key in _OF_GPUS:
         if getattr(limits, key) is not None:
             yield error(*at, key, id="no-gpus", message=f"'{key}' limits GPUs, and no pool of Slurm has one")
+
+
+def _of_slices(
+    spec: ClusterSpec, limits: Limits, at: Path, places: Iterable[Partition], field: str
+) -> Iterator[Finding]:
+    """A MIG slice is one `gpu` to Slurm's limits, whatever its share of the GPU is."""
+    sliced = {pool.name for pool in of_slurm(spec) if pool.sharing is not None and pool.sharing.mig}
+    found = next((place.name for place in places if sliced & set(place.pools)), None)
+    if found is None:
+        return
+    for key in _OF_GPUS:
+        if getattr(limits, key) is not None:
+            message = f"'{key}' counts each MIG slice of the partition {found} as a GPU: keep it out of that partition by `{field}`, or leave the limit out"
+            yield error(*at, key, id="limit-of-slices", message=message)
 
 
 def _has_gpus(spec: ClusterSpec, pool: Pool, catalog: Catalog) -> bool:

@@ -3,19 +3,46 @@
 Each row is a check of slurmctld's or slurmd's, with what the program does otherwise.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog, Machine
 from gpucluster.plan import defaults
+from gpucluster.slurm import sizes
+from gpucluster.slurm.sizes import MOST, amount
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.problem import Path
 
 UNKILLABLE_S = 180  # UnkillableStepTimeout of templates/slurm/slurm.conf.j2
 MESSAGE_S = 30  # MessageTimeout of the same file
 LAST_JOB_ID = 67043328  # MaxJobId, if it is not set
-MOST_PRIORITY = 2**32 - 1
 BF_MAX_JOB_TEST = 500  # if it is not set
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a pool, by the sockets, cores of a socket, threads of a core and memory in MiB of its machines."""
+
+    pool: Pool
+    machines: tuple[tuple[int, int, int, int], ...]
+
+    @property
+    def cores(self) -> int:
+        return min(sockets * cores for sockets, cores, _, _ in self.machines)
+
+    @property
+    def cpus(self) -> int:
+        return min(sockets * cores * threads for sockets, cores, threads, _ in self.machines)
+
+    @property
+    def memory_mib(self) -> int:
+        """RealMemory."""
+        return min(memory for *_, memory in self.machines) * int(defaults.MEMORY_PERCENT.value) // 100
+
+    @property
+    def job_memory_mib(self) -> int:
+        """The memory that jobs can get."""
+        return self.memory_mib - sizes.reserved(self.pool.extra, 1).memory_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +54,19 @@ class Lines:
     kind: str
     at: Path
 
-    def cpus(self) -> int:
-        """The CPUs of a node of the pool, the least of its machines."""
-        found = [s * c * t for s, c, t, _ in self._machines()]
-        return min(found, default=MOST_PRIORITY)
-
-    def memory_mib(self) -> int:
-        """RealMemory of a node of the pool."""
-        least = min((memory for *_, memory in self._machines()), default=MOST_PRIORITY)
-        return least * int(defaults.MEMORY_PERCENT.value) // 100
+    def nodes(self) -> Iterator[Node]:
+        """A node of the pool, or of each pool of the partition; none of a pool whose machine is not known."""
+        if self.kind == "slurm.conf":
+            indexes = [index for index, _ in enumerate(self.spec.pools)]
+        elif self.kind == "node":
+            indexes = [int(self.at[1])]
+        else:
+            names = self.spec.partitions[int(self.at[1])].pools
+            indexes = [index for index, pool in enumerate(self.spec.pools) if pool.name in names]
+        for index in indexes:
+            pool = self.spec.pools[index]
+            if machines := tuple(self._machines(pool)):
+                yield Node(pool, machines)
 
     def gpu_types(self) -> Iterator[str]:
         """The types of GPUs of the cluster, as TRES name them: models, and profiles of MIG slices."""
@@ -49,8 +80,7 @@ class Lines:
     def qos(self) -> frozenset[str]:
         return frozenset(one.name for one in self.spec.qos)
 
-    def _machines(self) -> Iterator[tuple[int, int, int, int]]:
-        pool = self.spec.pools[int(self.at[1])]
+    def _machines(self, pool: Pool) -> Iterator[tuple[int, int, int, int]]:
         own = self.spec.machines.get(pool.machine or "")
         if own is not None:
             yield own.sockets, own.cores_per_socket, own.threads_per_core, own.memory
@@ -78,20 +108,13 @@ class _Given:
     values: Mapping[str, str]
 
     def number(self, key: str, otherwise: int) -> int:
-        return _amount(self.values.get(key, ""), otherwise)
-
-
-def _amount(value: str, otherwise: int) -> int:
-    """The number of a value; INFINITE is the largest. `otherwise` for an empty value and for one that another rule reports."""
-    if value.lower() in ("infinite", "unlimited"):
-        return MOST_PRIORITY
-    digits, kilo = (value[:-1], 1024) if value[-1:] in ("k", "K") else (value, 1)
-    return int(digits) * kilo if digits.isdecimal() else otherwise
+        """`otherwise` for a key that is not given, and for a value that another rule reports."""
+        return amount(self.values.get(key, ""), otherwise)
 
 
 def missing(lines: Lines, extra: Mapping[str, str]) -> Iterator[Needs]:
     """Return what each key lacks."""
-    given = _Given(lines, {key.lower(): value for key, value in extra.items()})
+    given = _Given(lines, sizes.lowered(extra))
     written = {key.lower(): key for key in extra}
     for kind, key, rule in _RULES:
         if kind == lines.kind and key in given.values and (what := rule(given)):
@@ -153,11 +176,11 @@ def _scheduler(given: _Given) -> str:
     words = {name: value for name, _, value in parts}
     if "bf_max_job_user" in words and "bf_max_job_assoc" in words:
         return "one of bf_max_job_user and bf_max_job_assoc: slurmctld ignores the first with an error"
-    tested = _amount(words.get("bf_max_job_test", ""), BF_MAX_JOB_TEST)
-    if _amount(words.get("bf_max_job_part", ""), 0) >= tested:
+    tested = amount(words.get("bf_max_job_test", ""), BF_MAX_JOB_TEST)
+    if amount(words.get("bf_max_job_part", ""), 0) >= tested:
         return f"bf_max_job_part below bf_max_job_test, which is {tested}: slurmctld reports it as an error"
     half = given.number("messagetimeout", MESSAGE_S) // 2
-    if _amount(words.get("max_sched_time", ""), 0) > half:
+    if amount(words.get("max_sched_time", ""), 0) > half:
         return f"max_sched_time of at most {half}, half of MessageTimeout: slurmctld ignores it with an error"
     return ""
 
@@ -182,9 +205,9 @@ def _below_last_id(given: _Given) -> str:
 def _sum_of_weights(given: _Given) -> str:
     accounting = given.lines.spec.slurm is not None and given.lines.spec.slurm.accounting is not None
     total = sum(given.number(key, ours if accounting else 0) for key, ours in _WEIGHTS.items())
-    if total <= MOST_PRIORITY:
+    if total <= MOST:
         return ""
-    return f"a sum of all PriorityWeight keys of at most {MOST_PRIORITY}: above it the priority of a job overflows"
+    return f"a sum of all PriorityWeight keys of at most {MOST}: above it the priority of a job overflows"
 
 
 def _tres(key: str) -> _Rule:
@@ -211,20 +234,45 @@ def _qos_of_spec(given: _Given) -> str:
 
 
 def _memory_left(given: _Given) -> str:
-    memory = given.lines.memory_mib()
-    least = given.number("memspeclimit", 0) < memory
-    return (
-        ""
-        if least
-        else f"a value below the memory of the node, {memory} MiB: slurmd ignores it with an error"
-    )
+    least = min((node.memory_mib for node in given.lines.nodes()), default=MOST)
+    if given.number("memspeclimit", 0) < least:
+        return ""
+    return f"a value below the memory of the node, {least} MiB: slurmd ignores it with an error"
+
+
+def _cores_left(given: _Given) -> str:
+    least = min((node.cores for node in given.lines.nodes()), default=MOST)
+    if given.number("corespeccount", 0) < least:
+        return ""
+    return f"a value below the {least} cores of the node: no job could run there"
 
 
 def _cpus_of_node(given: _Given) -> str:
-    cpus = given.lines.cpus()
-    ids = (int(end) for end in given.values["cpuspeclist"].replace("-", ",").split(",") if end.isdecimal())
-    last = max(ids, default=0)
-    return "" if last < cpus else f"CPU ids below {cpus}: slurmd ignores the list with an error"
+    ids = set(sizes.cpu_ids(given.values["cpuspeclist"]))
+    for node in given.lines.nodes():
+        if max(ids, default=0) >= node.cpus:
+            return f"CPU ids below {node.cpus}: slurmd ignores the list with an error"
+        if all(_cores_of(ids, threads) >= s * c for s, c, threads, _ in node.machines):
+            return f"fewer CPUs: no core of the {node.cores} would be left for jobs"
+    return ""
+
+
+def _cores_of(ids: Set[int], threads: int) -> int:
+    return len({cpu // threads for cpu in ids})
+
+
+def _fits(key: str) -> _Rule:
+    """A default size of jobs that no node of one of the partition's pools can give."""
+
+    def rule(given: _Given) -> str:
+        wanted = given.number(key, 0)
+        for node in given.lines.nodes():
+            left = node.job_memory_mib
+            if wanted > left:
+                return f"a value of at most {left}: of a node of the pool {node.pool.name} jobs get {left} MiB, so a job without --mem could not run there"
+        return ""
+
+    return rule
 
 
 _WEIGHTS = {
@@ -260,4 +308,9 @@ _RULES: tuple[tuple[str, str, _Rule], ...] = (
     ("partition", "maxmempernode", _without("maxmempercpu", "MaxMemPerCPU")),
     ("partition", "exclusivetopo", _without("exclusiveuser", "ExclusiveUser")),
     ("node", "corespeccount", _without("cpuspeclist", "CPUSpecList")),
+    ("node", "corespeccount", _cores_left),
+    ("partition", "defmempernode", _fits("defmempernode")),
+    ("partition", "defmempercpu", _fits("defmempercpu")),
+    ("slurm.conf", "defmempernode", _fits("defmempernode")),
+    ("slurm.conf", "defmempercpu", _fits("defmempercpu")),
 )

@@ -1,0 +1,34 @@
+"""What jobs get of a node: its hardware without what `extra` reserves, and the sizes of a job that asks for none. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpucluster.plan import gres
+from gpucluster.plan.model import JobSizes, NodeShape, Pool
+from gpucluster.slurm import sizes
+from gpucluster.spec.model import Partition as PartitionSpec
+from gpucluster.spec.model import Slurm as SlurmSpec
+
+
+def without_reserved(shape: NodeShape, extra: Mapping[str, str]) -> NodeShape:
+    """Return the shape with what `extra` of its pool reserves for the system."""
+    found = sizes.reserved(extra, shape.threads_per_core)
+    return replace(shape, system_cpus=found.cpus, system_memory_mib=found.memory_mib)
+
+
+def of_partition(requested: PartitionSpec, slurm: SlurmSpec, pools: Sequence[Pool]) -> JobSizes:
+    """Return the sizes with which a job fits on a node of each of its pools: the least of them."""
+    shapes = [pool.shape for pool in pools if pool.name in requested.pools]
+    of_node, of_cpu = sizes.memory_limits(slurm.extra, requested.extra)
+    memory = min(min(shape.job_memory_mib, of_node) // shape.job_cpus for shape in shapes)
+    shares = [_cpus_of_gpu(shape, requested.max_cpus_per_node) for shape in shapes if shape.gpu_count]
+    return JobSizes(memory_of_cpu_mib=max(1, min(memory, of_cpu)), cpus_of_gpu=min(shares, default=0) or None)
+
+
+def _cpus_of_gpu(shape: NodeShape, most: int | None) -> int:
+    """Return the CPUs of a GPU, or of a MIG slice, if all of a node are in use. 0: there are more of them than CPUs.
+
+    A job gets whole cores, so the share of a GPU is whole cores if it has one.
+    """
+    share = min(shape.job_cpus, most or shape.job_cpus) // gres.units(shape)
+    return share // shape.threads_per_core * shape.threads_per_core or share
