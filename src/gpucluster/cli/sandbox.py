@@ -242,12 +242,19 @@ def preview(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show what Pulumi would change; with --refresh, also changes made outside Pulumi. Changes nothing."""
+    """Show what Pulumi would change after edits of the spec; with --refresh, also changes made outside Pulumi. Changes nothing."""
     with reporting(output):
+        from gpucluster.cli.context import resolve_file
         from gpucluster.sandbox import preview as sandbox
 
         with steps() as step:
-            found = sandbox.preview(name, refresh=refresh, program=_declare, progress=step)
+            found = sandbox.preview(
+                name,
+                refresh=refresh,
+                plan_of=lambda spec: resolve_file(spec).plan,
+                program=_declare,
+                progress=step,
+            )
         if output is Output.JSON:
             answer(ok=True, name=name, changes=[_change(one) for one in found])
         else:

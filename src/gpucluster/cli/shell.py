@@ -190,7 +190,7 @@ def overlay_plan(plan: "ClusterPlan") -> "ClusterPlan":
     import pulumi
 
     from gpucluster.plan import codec
-    from gpucluster.sandbox import differences, host_checks, state_dir
+    from gpucluster.sandbox import differences, state_dir
 
     if plan.slurm is None:
         return plan  # the program refuses such a plan
@@ -200,8 +200,7 @@ def overlay_plan(plan: "ClusterPlan") -> "ClusterPlan":
             f"this shell belongs to the sandbox '{home.name}', but the stack is '{plan.name}'",
             next_step=f"pulumi stack select {home.name}",
         )
-    mode = host_checks.cgroup_mode(host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text()))
-    changed = differences.apply(plan, mode, real_times=home.real_times)
+    changed = differences.in_sandbox(plan, home)
     if not pulumi.runtime.is_dry_run():
         _replace(home.plan, codec.dumps(changed))
     return changed

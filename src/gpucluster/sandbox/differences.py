@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from gpucluster.plan.model import (
     AwsPool,
+    ClusterPlan,
     Mount,
     Nfs,
     OtherMount,
@@ -20,7 +21,9 @@ from gpucluster.plan.model import (
     SlurmOnHosts,
     SlurmPlan,
 )
+from gpucluster.sandbox import host_checks
 from gpucluster.sandbox.host_checks import CgroupMode
+from gpucluster.sandbox.state_dir import SandboxDir
 
 P = TypeVar("P", bound=SlurmOnAws | SlurmOnHosts)
 _REMOTE = "remote"  # the path of mount.remote in the sandbox's image
@@ -49,6 +52,14 @@ def apply(plan: P, mode: CgroupMode, *, real_times: bool = False) -> P:
         storage=tuple(_stood_in(mount, mode_of(plan)) for mount in plan.storage),
     )
     return changed if real_times else _shortened(changed)
+
+
+def in_sandbox(plan: ClusterPlan, home: SandboxDir) -> ClusterPlan:
+    """Return the plan with the differences of this sandbox on this host."""
+    if not isinstance(plan, SlurmOnAws | SlurmOnHosts):
+        return plan
+    mode = host_checks.cgroup_mode(host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text()))
+    return apply(plan, mode, real_times=home.real_times)
 
 
 def rows(mode: CgroupMode, on: str = "aws") -> tuple[Difference, ...]:

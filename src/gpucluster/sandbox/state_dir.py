@@ -118,8 +118,24 @@ class SandboxDir:
 
     @property
     def rehearsal(self) -> Path:
-        """The options of its `up`: `real_times`."""
+        """The spec and the options of its `up`."""
         return self.path / "rehearsal.json"
+
+    def write_rehearsal(self, spec: Path, *, real_times: bool) -> None:
+        """Record the spec and the options of its `up`."""
+        found = {"spec": str(spec.resolve()), "real_times": real_times}
+        self.rehearsal.write_text(json.dumps(found) + "\n")
+
+    @property
+    def spec(self) -> Path:
+        """The spec of its `up`. StateError if it is not recorded."""
+        found = self.read_json(self.rehearsal).get("spec")
+        if found is None:
+            raise StateError(
+                f"the sandbox '{self.name}' was made by another version of gpucluster: its spec is not recorded",
+                next_step=f"end it, and start it again: gpucluster sandbox down {self.name}",
+            )
+        return Path(found)
 
     @property
     def real_times(self) -> bool:

@@ -106,7 +106,7 @@ class _Options:
 def _up(options: _Options, lock: int, program: Program, progress: Progress) -> RunningSandbox:
     watch, home = Watch(), options.home
     home.plan.write_text(codec.dumps(options.plan))
-    home.rehearsal.write_text(json.dumps({"real_times": options.real_times}) + "\n")
+    home.write_rehearsal(options.spec, real_times=options.real_times)
     write_operator(home)
     pulumi = _Background(lambda: engine.find_or_build(progress))
     kubernetes = _kubernetes(options.plan, progress)

@@ -3,7 +3,6 @@
 The pods' lives are kwok's. `aws` and `kubectl` reach the cluster with the words of a real one.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ def up(
     with claimed(home, found.trees, progress) as lock:
         watch = Watch()
         home.plan.write_text(codec.dumps(plan))
-        home.rehearsal.write_text(json.dumps({"real_times": False}) + "\n")
+        home.write_rehearsal(file, real_times=False)
         write_operator(home)
         built = programs_of(plan.kubernetes, progress)
         pulumi = engine.find_or_build(progress)
