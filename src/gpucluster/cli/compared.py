@@ -17,18 +17,27 @@ if TYPE_CHECKING:
     Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
     Asked = tuple[str, Side | None, Known]  # the word for messages, the side, its answers
 
+INSTALL = "in the clone: pip install '.[aws]'"
 NO_PROGRAM = "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
 
 
-def compared(old: "Side | None", new: "Side | None") -> "Compared":
-    """Compare resources and rights. None is a spec that this side does not have."""
+def compared(old: "Side | None", new: "Side | None", *, required: bool) -> "Compared":
+    """Compare resources and rights. None is a spec that this side does not have.
+
+    `required`: HostError without the packages of the program; otherwise the result says that nothing was compared.
+    """
     from gpucluster.gitops.model import Compared
 
     revisions = [one.revision for one in (old, new) if one is not None]
     if not all(_declared(one) for one in revisions):
         progress(NO_PROGRAM)
         return Compared(unseen=(NO_PROGRAM,))
-    _require_program(revisions)
+    if library := _missing(revisions):
+        reason = f"{library} is not installed"
+        if required:
+            raise HostError(f"the Pulumi program of both specs cannot run: {reason}", next_step=INSTALL)
+        progress(f"resources are not compared: {reason}\n  next: {INSTALL}")
+        return Compared(unseen=(f"resources and rights are not compared: {reason}",))
     known = _answers(old, new)
     sides = ("old", old, known[0]), ("new", new, known[1])
     planned = _both(sides, assume=False)
@@ -51,15 +60,11 @@ def _declared(revision: "Revision") -> bool:
     return revision.plan.aws is None or why_not(revision.plan) is None
 
 
-def _require_program(revisions: "Sequence[Revision]") -> None:
-    """Refuse a comparison of resources without the packages of the program."""
+def _missing(revisions: "Sequence[Revision]") -> str:
+    """Return a package of the program that is not installed; empty: there is none, or no revision needs it."""
     from gpucluster.engine.offline.planner import missing
 
-    if any(one.plan.aws is not None for one in revisions) and (library := missing()):
-        raise HostError(
-            f"diff runs the Pulumi program of both specs, and {library} is not installed",
-            next_step="in the clone: pip install '.[aws]'; or compare without resources: --no-resources",
-        )
+    return (missing() or "") if any(one.plan.aws is not None for one in revisions) else ""
 
 
 def _answers(old: "Side | None", new: "Side | None") -> "tuple[Known, Known]":

@@ -58,8 +58,12 @@ def diff(  # noqa: PLR0917  typer's options
         bool, typer.Option("--exit-code", help="Exit 1 if the specs differ; 2 is an error.")
     ] = False,
     resources: Annotated[
-        bool, typer.Option("--resources/--no-resources", help="Also run the program of both specs.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--resources/--no-resources",
+            help="Also run the Pulumi program of both specs. Default: if its packages are installed.",
+        ),
+    ] = None,
     prices: PricesOption = None,
 ) -> None:
     """Compare two specs: changes by class, what happens to running jobs, files, resources, cost a month."""
@@ -73,9 +77,12 @@ def diff(  # noqa: PLR0917  typer's options
 
 
 def compared_files(
-    old: "Source | None", new: "Source | None", prices: "Prices", *, with_resources: bool
+    old: "Source | None", new: "Source | None", prices: "Prices", *, with_resources: bool | None
 ) -> "tuple[Diff, tuple[Problem, ...]]":
-    """Compare two specs; None is an absent one. Also return the warnings of the new spec: those of the old one are not new."""
+    """Compare two specs; None is an absent one. Also return the warnings of the new spec: those of the old one are not new.
+
+    `with_resources` None: if the packages of the Pulumi program are installed.
+    """
     specs = _specs(old, new)
     sides = [spec and _side(spec, prices) for spec in specs]
     found = _compare(sides[0], sides[1], with_resources=with_resources)
@@ -179,13 +186,15 @@ def _no_document() -> NoReturn:
     raise RuntimeError("a valid spec has a document")
 
 
-def _compare(before: "Side | None", after: "Side | None", *, with_resources: bool) -> "Diff":
+def _compare(before: "Side | None", after: "Side | None", *, with_resources: bool | None) -> "Diff":
     from gpucluster.cli.compared import compared
     from gpucluster.gitops.diff import diff as compare
     from gpucluster.gitops.model import Compared
     from gpucluster.gitops.whole import created, deleted
 
-    found = compared(before, after) if with_resources else Compared()
+    found = Compared()
+    if with_resources is not False:
+        found = compared(before, after, required=with_resources is True)
     old, new = (None if side is None else side.revision for side in (before, after))
     if old is not None and new is not None:
         return compare(old, new, found)
@@ -196,7 +205,9 @@ def _compare(before: "Side | None", after: "Side | None", *, with_resources: boo
     raise RuntimeError("one of the revisions has a spec")
 
 
-def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, prices: str | None) -> None:
+def _print_diff(
+    found: "Diff", output: ReviewOutput, *, with_resources: bool | None, prices: str | None
+) -> None:
     if output is ReviewOutput.JSON:
         from gpucluster.gitops.report.values import values
 
@@ -209,14 +220,14 @@ def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, pr
         print_result(text(found))
 
 
-def as_markdown(found: "Diff", *, with_resources: bool, prices: str | None) -> str:
+def as_markdown(found: "Diff", *, with_resources: bool | None, prices: str | None) -> str:
     """Return the comment, with the command that repeats it."""
     from importlib.metadata import version
 
     from gpucluster.gitops.report.markdown import markdown
 
     options = [
-        *([] if with_resources else ["--no-resources"]),
+        *(["--no-resources"] if with_resources is False else []),
         *(["--prices", prices] if prices else []),
     ]
     command = shlex.join(["gpucluster", "diff", found.old, found.new, *options])

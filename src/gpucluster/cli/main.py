@@ -66,7 +66,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {  # imported package -> the extras of pypr
     "tenacity": ("kubernetes",),
     "testinfra": ("validate",),
     "werkzeug": ("sandbox",),
-    "yaml": ("kubernetes",),
 }
 
 
