@@ -4,7 +4,7 @@ The most of a pool is a ceiling: each node has the dearest machine of a source, 
 `max_price`. An item without a price makes the sum "at least".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -22,11 +22,13 @@ from gpucluster.plan.node_pools import in_turn
 AnyPool = Pool | NodePool
 
 SPOT_NOTE = "spot counted at its ceiling: the on-demand price, or `max_price` where that is less"
-HELD_NOTE = "a reservation is paid for, used or not; counted are the nodes of this pool"
+HELD_NOTE = (
+    "a reservation is paid for, used or not; counted are as many of its machines as this pool can have"
+)
 _NOTES = {Market.SPOT: SPOT_NOTE, Market.RESERVATION: HELD_NOTE}
 
 ASSUMPTIONS = (
-    f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes and spares, each at the first machine of the first source that may give it; "
+    f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes, spares and reserved machines, each at the first machine of the first source that may give it; "
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
     "not counted: root volumes and snapshots, data transfer, what NAT gateways and endpoints take by the byte, logs, secrets, "
@@ -114,14 +116,24 @@ def _pool(pool: AnyPool, price: PriceList) -> CostLine:
         return CostLine(kind="pool", name=pool.name, least=own, most=own)
     markets = {source.market for source in pool.sources}
     notes = tuple(note for market, note in _NOTES.items() if market in markets)
-    least, most = _least(pool, price), _most(pool, price)
-    return CostLine(kind="pool", name=pool.name, least=least, most=most, notes=notes)
+    stays = pool.min + (pool.spares if isinstance(pool, Pool) else 0)
+    held = [source for source in pool.sources if source.market is Market.RESERVATION]
+    others = [source for source in pool.sources if source not in held]
+    paid = tuple(in_turn(pool.max, held))  # used or not
+    rest = in_turn(max(0, stays - sum(count for _, count in paid)), others)
+    return CostLine(
+        kind="pool",
+        name=pool.name,
+        least=_month((*paid, *rest), price),
+        most=_most(pool, price),
+        notes=notes,
+        stays=stays,
+        stays_month=_month(in_turn(stays, pool.sources), price),
+    )
 
 
-def _least(pool: AnyPool, price: PriceList) -> Amount:
-    """Return the cost of always-on nodes and spares, each at the first machine of its source."""
-    spares = pool.spares if isinstance(pool, Pool) else 0
-    taken = in_turn(pool.min + spares, pool.sources)
+def _month(taken: Iterable[tuple[Source, int]], price: PriceList) -> Amount:
+    """Return the cost of so many machines of each source, each the first one of its source."""
     months = (price.bought(source.machines[0], source).times(count) for source, count in taken)
     return sum(months, Amount())
 

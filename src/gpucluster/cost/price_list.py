@@ -1,6 +1,6 @@
 """The prices of one region: of machines by their source, and of services."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gpucluster.catalog import Prices
@@ -13,13 +13,15 @@ _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """A line of the estimate: the head, a control plane, or a pool."""
+    """A line of the estimate: the head, a control plane, or a pool. `stays`: always-on nodes and spares of a pool, and their month."""
 
     kind: str  # head | control-plane | pool | and the other parts: login | network | storage
     name: str
     least: Amount
     most: Amount
     notes: tuple[str, ...] = ()
+    stays: int = 0
+    stays_month: Amount = field(default_factory=Amount)
 
 
 _MISSING = (

@@ -30,6 +30,7 @@ from gpucluster.gitops.model import (
 )
 from gpucluster.gitops.refine import refined
 from gpucluster.gitops.rights import with_rights
+from gpucluster.gitops.split import splits
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
@@ -38,6 +39,11 @@ from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
 NOTHING = Compared()
+_IDENTITY = ("name", "aws", "hosts")
+_OF_NEW = "of the new cluster: the old one stays as it is"
+DOWN = (
+    "gpucluster down {}    # when its jobs have ended and its data is copied: until then both clusters cost"
+)
 _POOL = re.compile(r"pools\[([^\]]*)\]")
 _ALL = pods.PodEvents(applied=True)  # a new cluster gets all manifests
 
@@ -69,10 +75,19 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
-        effects=_effects(old, new, own, resources or (), workloads, tree=tree) if has_effects else None,
+        effects=_with_splits(old, new, _effects(old, new, own, resources or (), workloads, tree=tree))
+        if has_effects
+        else None,
         old_origins=old.origins,
         new_origins=new.origins,
+        stays_beside=old.plan.name if _is_another(old, new) and old.plan.aws is not None else "",
     )
+
+
+def _with_splits(old: Revision, new: Revision, found: Effects) -> Effects:
+    """Return the effects; first of all what cannot be done in one edit."""
+    parts = splits(old.plan, new.plan) if old.plan.name == new.plan.name else ()
+    return replace(found, refused="; ".join(one for one in (*parts, found.refused) if one))
 
 
 def _effects(
@@ -85,8 +100,10 @@ def _effects(
     tree: TreeChange,
 ) -> Effects:
     name = new.spec.name
-    if old.spec.name != name:
-        return of_another_cluster(name, _apply(new, pods.commands(old.plan, new.plan, _ALL)))
+    if old.spec.name != name or _machines(old) != _machines(new):
+        applied = _apply(new, pods.commands(old.plan, new.plan, _ALL))
+        ended = (DOWN.format(old.spec.name),) if old.plan.aws is not None else ()
+        return of_another_cluster(name, (*applied, *ended), on_hosts=old.plan.hosts is not None)
     if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
         return hosts.effects(name, old.plan, new.plan, changes)
     pools = pods.pod_pools(old.plan, new.plan)
@@ -113,8 +130,7 @@ def _apply(revision: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
 
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
-    same = old.plan == new.plan
-    on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
+    same, other = old.plan == new.plan, _is_another(old, new)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     without_slurm = old.plan.slurm is None and new.plan.slurm is None
     eks = (
@@ -123,8 +139,31 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
         is_of_pods = without_slurm or (pool is not None and pool[1] in of_pods)
-        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts, eks=eks), plane)
-        yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
+        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts(old, new), eks=eks), plane)
+        if same:
+            change = replace(change, update=UpdateClass.NONE, why="the plan is the same")
+        elif other and change.path not in _IDENTITY:
+            change = replace(change, update=UpdateClass.NONE, why=_OF_NEW)
+        yield change
+
+
+def on_hosts(old: Revision, new: Revision) -> bool:
+    """Whether both are clusters on hosts, which are the same machines under another name, too."""
+    return isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
+
+
+def _is_another(old: Revision, new: Revision) -> bool:
+    """Whether the new spec is another cluster, beside the old one."""
+    if _machines(old) != _machines(new):
+        return True
+    return old.spec.name != new.spec.name and not on_hosts(old, new)
+
+
+def _machines(revision: Revision) -> bool | None:
+    """Whose machines a cluster has: AWS's (True), hosts that exist (False), or those of a Kubernetes that exists (None)."""
+    if revision.plan.aws is not None:
+        return True
+    return None if revision.plan.hosts is None else False
 
 
 def _on_eks(plan: ClusterPlan) -> bool:
@@ -180,6 +219,8 @@ def facts_of(pool: AnyPool, revision: Revision) -> PoolFacts:
         gpus=gpus,
         cost_least=line.least,
         cost_most=line.most,
+        stays=line.stays,
+        stays_month=line.stays_month,
     )
 
 

@@ -28,6 +28,17 @@ OTHER_CLUSTER = Effects(
     sessions=_ELSEWHERE,
     data="stays on the old cluster, until it is deleted",
 )
+_ON_HOSTS = "stay on the hosts, which nothing changes"
+OLD_HOSTS = Effects(
+    running=_ON_HOSTS,
+    queued=_ON_HOSTS,
+    sessions=_ON_HOSTS,
+    data="stays on the hosts, and is not copied",
+    refused=(
+        "this is another cluster, beside that of the hosts. Write it into a file of its own with another `name`, "
+        "move users and data, and stop the hosts then"
+    ),
+)
 
 
 def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[SpecChange]) -> Effects:
@@ -60,9 +71,9 @@ def named(name: str, found: Effects, commands: Iterable[str]) -> Effects:
     )
 
 
-def of_another_cluster(name: str, apply: tuple[str, ...]) -> Effects:
-    """Return the effects of another name: nothing is applied to the old cluster."""
-    return replace(OTHER_CLUSTER, steps=_named(name, apply))
+def of_another_cluster(name: str, apply: tuple[str, ...], *, on_hosts: bool = False) -> Effects:
+    """Return the effects of another name, or of other machines: nothing is applied to the old cluster, which is `on_hosts`."""
+    return replace(OLD_HOSTS if on_hosts else OTHER_CLUSTER, steps=_named(name, apply))
 
 
 def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterable[Note]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.host_sentences import has_database
-from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, OTHER_PARTITION, SPARE_UID, rename
+from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, SPARE_UID, of_partitions, rename
 from gpucluster.plan import mounts, names
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.slurm import hostlist
@@ -34,8 +34,7 @@ def _before(events: HostEvents) -> Iterator[str]:
         yield from _of_head(events)
     if events.version:
         yield from _of_version(events)
-    if events.removals.partitions:
-        yield OTHER_PARTITION
+    yield from of_partitions(events.removals)
     yield from _of_accounts(events)
 
 

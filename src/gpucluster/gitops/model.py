@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucluster.artifacts import Artifact
@@ -176,6 +176,8 @@ class PoolFacts:
     gpus: str  # `8 x h200`, or empty
     cost_least: Amount
     cost_most: Amount
+    stays: int = 0  # always-on nodes and spares
+    stays_month: Amount = field(default_factory=Amount)  # what they cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +213,7 @@ class Diff:
     effects: Effects | None = None  # None: nothing changed, or only the sentence of `effect` is true
     old_origins: tuple[Origin, ...] = ()
     new_origins: tuple[Origin, ...] = ()
+    stays_beside: str = ""  # the old cluster of another name on AWS, which nobody deletes yet
 
     @property
     def access(self) -> tuple[SpecChange, ...]:

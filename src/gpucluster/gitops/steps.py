@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.gitops.events import Controller, Events, Renamed
+from gpucluster.plan.removals import Removals
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 
 CLUSTER = "<cluster>"  # no path of a spec has these signs
@@ -13,6 +14,7 @@ NO_JOBS = (
     "squeue --states=running    # until no job runs",
 )
 OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
+NO_NEW_JOBS = "scontrol update partitionname=PARTITION state=drain    # each removed partition: it takes no new jobs, and runs queued ones"
 OTHER_PARTITION = "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
 HELD = (
     f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits",
@@ -46,8 +48,16 @@ def before(events: Events) -> Iterator[str]:
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
         yield unprotect(events.refused)
-    if events.removals.partitions and not events.queue_lost:
-        yield OTHER_PARTITION
+    if not events.queue_lost:
+        yield from of_partitions(events.removals)
+
+
+def of_partitions(removals: Removals) -> Iterator[str]:
+    """Yield what empties removed partitions. A job moves only to a partition that exists."""
+    if removals.partitions:
+        yield NO_NEW_JOBS
+        if removals.kept:
+            yield OTHER_PARTITION
 
 
 def unprotect(parts: tuple[str, ...]) -> str:

@@ -17,6 +17,7 @@ class Removals:
     removed: tuple[str, ...] = ()  # nodes that are not in the new plan
     changed: tuple[str, ...] = ()  # nodes with other hardware, or hosts with another address
     partitions: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # partitions that stay
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.changed or self.partitions)
@@ -43,6 +44,7 @@ def removals(old: SlurmPlan, new: SlurmPlan) -> Removals:
         removed=tuple(name for name in before if name not in after),
         changed=tuple(name for name, node in before.items() if after.get(name, node) != node),
         partitions=tuple(p.name for p in old.partitions if p.name not in kept),
+        kept=tuple(p.name for p in old.partitions if p.name in kept),
     )
 
 

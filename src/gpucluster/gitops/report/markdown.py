@@ -72,6 +72,7 @@ def _summary(diff: Diff) -> Iterator[str]:
     yield marker(diff.name)
     yield f"## {diff.name}: {diff.worst or 'no change'}"
     yield prose(f"{_said(diff)}{cut(_sentence(words.cost(diff)), 1_500)}")
+    yield from (f"**{prose(_sentence(one))}**" for one in words.starts(diff))
     yield from _effects(diff)
     if diff.engine_note:
         yield prose(cut(_sentence(diff.engine_note), 600))

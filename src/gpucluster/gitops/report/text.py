@@ -35,6 +35,7 @@ def _verdict(diff: Diff) -> Iterator[str]:
     if diff.engine_note:
         yield line(diff.engine_note)
     yield line(words.cost(diff))
+    yield from (line(one) for one in words.starts(diff))
     if diff.access:
         yield line(f"who gets in: {words.who_gets_in(diff)}")
     yield from (line(f"not looked at: {one}") for one in diff.unseen)

@@ -55,6 +55,7 @@ def _facts(facts: PoolFacts | None) -> Object | None:
         "max": facts.most,
         "machines": to_json(facts.machines),
         "gpus": facts.gpus,
+        "stays": facts.stays,
         "cost": {"min": _amount(facts.cost_least), "max": _amount(facts.cost_most)},
     }
 

@@ -13,6 +13,7 @@ from gpucluster.gitops.model import (
     RightChange,
     SpecChange,
 )
+from gpucluster.plan.model.values import HOURS_A_MONTH
 from gpucluster.text import format_amount
 
 
@@ -74,9 +75,33 @@ def cost(diff: Diff) -> str:
         return f"a month costs {span(after)}{named}"
     if diff.whole is Kind.REMOVED:
         return f"a month costs {span(before)} until the cluster is deleted{named}"
+    if diff.stays_beside:
+        old = (
+            f"{span(before)} for {diff.stays_beside}, until `gpucluster down {diff.stays_beside}` deletes it"
+        )
+        return f"a month costs {span(after)} for {diff.name}, and in addition {old}{named}"
     if (before.least, before.most) == (after.least, after.most) and was == now:
         return f"a month costs {span(after)}, as before{named}"
     return f"a month costs {span(after)}; before, {span(before)}{_difference(before, after)}{named}"
+
+
+def starts(diff: Diff) -> Iterator[str]:
+    """Yield a sentence for each pool with more machines that are always up, without a full stop."""
+    for row in diff.pools:
+        after = row.after
+        if diff.whole is Kind.REMOVED or after is None or not after.machines:
+            continue
+        before = None if diff.stays_beside else row.before
+        was, paid = (0, Amount()) if before is None else (before.stays, before.stays_month)
+        if after.stays > was:
+            known = paid.exact and after.stays_month.exact
+            hour = (after.stays_month.known - paid.known) / HOURS_A_MONTH
+            price = f"{format_amount(hour, diff.cost_after.currency)} an hour" if known else "unknown price"
+            yield f"{_machines(after.stays - was)} at once in the pool {row.name}, to stay: {price}"
+
+
+def _machines(count: int) -> str:
+    return "1 machine starts" if count == 1 else f"{count} machines start"
 
 
 def _quantities(was: Mapping[str, Decimal], now: Mapping[str, Decimal]) -> Iterator[str]:
@@ -108,7 +133,13 @@ def _bare(amount: Amount, currency: str) -> str:
 
 
 def _difference(before: Estimate, after: Estimate) -> str:
+    """Return the change of the least, if it changes, and of the most."""
     if not (before.most.exact and after.most.exact):
         return ""
-    change = after.most.known - before.most.known
-    return f" ({format_amount(change, after.currency, signed=True)} at most)"
+    least, most = after.least.known - before.least.known, after.most.known - before.most.known
+    parts = ((least, "at least"),) if least and before.least.exact and after.least.exact else ()
+    found = (
+        f"{format_amount(change, after.currency, signed=True)} {word}"
+        for change, word in (*parts, (most, "at most"))
+    )
+    return f" ({', '.join(found)})"
