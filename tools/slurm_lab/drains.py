@@ -22,6 +22,8 @@ APPENDED = " : "  # slurmctld appends its own text with it
 JOINED = ", "  # of what a registration lacks
 LIMIT_S = 60.0  # for one change of a reason; ResumeTimeout of the laboratory is 24 s
 QUIET_S = 15.0
+TRIES = 3
+REBOOTED = "Node unexpectedly rebooted"
 HANGS = "hang"  # a file system whose server does not answer
 USER = "researcher"
 _PROGRAM = """#!/bin/sh
@@ -64,6 +66,10 @@ class Seen:
     reason: str
     user: str
     marks: tuple[str, ...]
+
+
+class DisturbedError(RuntimeError):
+    """A registration reached a busy slurmctld so late that the boot seemed to be after slurmd's last answer."""
 
 
 class Place:
@@ -133,6 +139,8 @@ class Place:
             if time.time() > end:
                 raise TimeoutError(f"{self.case.cause}: {seen}, after {self._last!r}")
             time.sleep(0.2)
+        if seen.reason == REBOOTED and not self.case.reboots:
+            raise DisturbedError(self.case.cause)
         self._last = seen.reason
         self.rows += self._rows_of(seen)
         return seen
@@ -157,6 +165,13 @@ class Place:
     def log(self) -> str:
         path = self.lab.root / f"lab/slurmd-{self.node}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def again(self) -> None:
+        """Forget what was seen, and return the node."""
+        self.rows.clear()
+        self.do("scancel", "--nodelist", self.node)
+        self.update("state=resume")
+        self.lab.until_idle(self.node)
 
     def begin(self) -> None:
         self._read = len(self.log())
@@ -293,6 +308,7 @@ class DrainCase:
     state: str = "UNKNOWN"
     quiet: tuple[str, ...] = ()  # the versions in which no reason follows
     ordered: tuple[str, ...] = ()  # the reasons with which slurmctld carries out a person's order
+    reboots: bool = False
     words: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def placeholders(self, text: str) -> str:
@@ -324,7 +340,7 @@ CASES = (
     DrainCase("gres-typed", "a registration with fewer GPUs of a type", hardware=f"{_SMALL} Gres=gpu:big:2", words=_GPUS),
     DrainCase("gres-other", "a registration with GPUs of another type", hardware=f"{_SMALL} Gres=gpu:big:2", words=_GPUS),
     DrainCase("silent", "slurmd does not answer", _silent),
-    DrainCase("reboots", "a node boots without an order", _unasked_reboot),
+    DrainCase("reboots", "a node boots without an order", _unasked_reboot, reboots=True),
     DrainCase("health", "a health program drains its node", _program("health", 'scontrol update nodename="$SLURMD_NODENAME" state=drain reason="fan is loud"'), words={"fan is loud": "words"}),
     DrainCase("reboot-asap", "scontrol reboot ASAP, and the node does not come back", _reboot_asap, ordered=_ORDERED),
     DrainCase("reboot-down", "scontrol reboot nextstate=down", _reboot, ordered=_ORDERED),
@@ -395,13 +411,22 @@ class DrainLab(Lab):
         try:
             if place.case.boots and place.case.make is not registers:
                 self.until_idle(place.node)
-            place.begin()
-            place.case.make(place)
+            self._undisturbed(place)
         except (TimeoutError, RuntimeError) as error:
             said = (self.root / "lab/out.log").read_text(errors="replace")[-800:]
             return f"{place.case.cause}: {error!r}: {self.seen_of(place.node)}\n{place.log()[-1500:]}\n{said}"
         print(f"{place.case.cause}: {[row['text'] for row in place.rows]}", flush=True)
         return ""
+
+    def _undisturbed(self, place: Place) -> None:
+        for _ in range(TRIES - 1):
+            try:
+                place.begin()
+                return place.case.make(place)
+            except DisturbedError:
+                place.again()
+        place.begin()
+        return place.case.make(place)
 
 
 def merged(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
