@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from gpucluster.cli.k8s import BindingsOption, ContextOption, NoChartsOption
-from gpucluster.cli.output import Output, OutputOption, answer, print_result, reporting
+from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.transport import KNOWN_HOSTS
 from gpucluster.cli.validate_kubernetes import (
     KubernetesOptions,
@@ -22,6 +22,8 @@ from gpucluster.cli.validate_target import Backend, SshOptions, ValidationTarget
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
+    from gpucluster.cost.price_list import PriceList
+    from gpucluster.plan.model import SlurmPlan
     from gpucluster.validate.expectation import Expectation
     from gpucluster.validate.results import Run
 
@@ -46,6 +48,9 @@ def validate(
             help="0: takes seconds and starts nothing. 1: also starts short jobs, and small pods on Kubernetes.",
         ),
     ] = 1,
+    no_launch: Annotated[
+        bool, typer.Option("--no-launch", help="Leave out the jobs for which the cluster launches machines.")
+    ] = False,
     only: Annotated[
         str, typer.Option("--only", help="Checks or ids, separated by commas: `ctl.ping,disk[head]`.")
     ] = "",
@@ -103,7 +108,7 @@ def validate(
         if kubernetes is not None and kubernetes.is_alone:
             run = _run_kubernetes(kubernetes, select, junit)
         else:
-            run = _run(find_target(name, backend, ssh, user), kubernetes, select, junit)
+            run = _run(find_target(name, backend, ssh, user), kubernetes, select, junit, launch=not no_launch)
         _end(run, html, output)
 
 
@@ -141,10 +146,16 @@ def _require_writable(option: str, path: Path | None) -> None:
 
 
 def _run(
-    target: ValidationTarget, kubernetes: KubernetesPart | None, select: Select, junit: Path | None
+    target: ValidationTarget,
+    kubernetes: KubernetesPart | None,
+    select: Select,
+    junit: Path | None,
+    *,
+    launch: bool,
 ) -> "Run":
     """Run the checks of the machines, then those of a hybrid cluster's Kubernetes."""
     from gpucluster.cli.validate_table import Live
+    from gpucluster.validate import launches
     from gpucluster.validate.expect import expectations
     from gpucluster.validate.run import run
     from gpucluster.validate.session import RunContext
@@ -153,12 +164,27 @@ def _run(
         target.plan, target.bindings, up=target.up, bundle=target.bundle, folders=target.folders
     )
     chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))
+    if not launch:
+        chosen = launches.without(chosen, target.plan)
+        if not chosen:
+            raise GpuclusterError(
+                "every chosen check needs machines that are launched for it", next_step="without --no-launch"
+            )
+    for words in launches.sentences(chosen, target.plan, _prices(target.plan)):
+        progress(words)
     context = RunContext(plan=target.plan, user=target.user, sudo=target.sudo, aws=target.aws)
     with session_for(kubernetes, chosen) as second, Live(len(chosen), sys.stderr) as live:
         return run(
             context, target.reach, chosen,
             kubernetes=second, on_progress=live.update, on_wait=live.wait, junit=junit,
         )  # fmt: skip
+
+
+def _prices(plan: "SlurmPlan") -> "PriceList":
+    from gpucluster.catalog import prices
+    from gpucluster.cost.price_list import PriceList
+
+    return PriceList(prices(), plan.aws.region if plan.aws is not None else None)
 
 
 def _run_kubernetes(kubernetes: KubernetesPart, select: Select, junit: Path | None) -> "Run":

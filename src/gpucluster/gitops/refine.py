@@ -367,7 +367,10 @@ _ROWS = (
         "the name is the stack's name: a new cluster is created, and the old one stays until `gpucluster down NAME` deletes it",
     ),
     _Row(
-        "aws", _removed, UpdateClass.DATA_LOSS, "the cluster leaves AWS: its resources there stay, and cost, until `gpucluster down NAME` deletes them"
+        "aws",
+        _removed,
+        UpdateClass.DATA_LOSS,
+        "the cluster leaves AWS: its resources there stay, and cost, until `gpucluster down NAME` deletes them",
     ),
     _Row("slurm", _added, UpdateClass.LIVE, "a controller is added; nothing else changes"),
     _Row("slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld is removed with its queue and accounting"),

@@ -31,6 +31,7 @@ from gpucluster.validate import node_sampler, reach
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 from gpucluster.validate.expect import needed_tier
 from gpucluster.validate.expectation import CLOUD, Expectation
+from gpucluster.validate.launches import pools_with_jobs
 from gpucluster.validate.node_sampler import NodeSampler
 from gpucluster.validate.pool_jobs import pool_jobs
 from gpucluster.validate.reach import Reach, UnreachableError
@@ -207,7 +208,7 @@ class Session:
         if self._submitted:
             return
         self._submitted = True
-        wanted = {e.target.partition("/")[0] for e in self._selection}
+        wanted = pools_with_jobs(self._selection)
         jobs = [job for job in pool_jobs(self._context.plan) if job.pool in wanted]
         if any(e.check == "burst.rt" for e in self._selection):
             self._sampler = NodeSampler(lambda: self._on_head(slurmctld.QUERY_NODES.argv, False, 10))
