@@ -51,6 +51,28 @@ def test_urgent_job_takes_a_cloud_node_that_is_up_and_its_victim_runs_again(vers
         assert slurm.calls() == woken
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_young_job_is_preempted_at_once_when_its_exemption_leaves(version: str) -> None:
+    """`diff` said that running jobs go on."""
+    exempt = ("{by: partition, mode: requeue}", "{by: partition, mode: requeue, exempt: 10m}")
+    plan = a_plan(*((old, new.replace(*exempt)) for old, new in TIERS))
+    with RealSlurm(version, plan) as slurm:
+        slurm.start_controller()
+        slurm.serve_power()
+        young = submit(slurm, "sleep 600", "-N2", "--exclusive", "--gpus-per-node=8", "-p", "gpu")
+        slurm.wait(lambda: field(slurm, young, "%T") == "RUNNING", "the job runs")
+        urgent = submit(slurm, "sleep 600", "-N1", "--exclusive", "--gpus-per-node=8", "-p", "urgent")
+        slurm.wait(lambda: field(slurm, urgent, "%r") == "Resources", "the urgent job was considered")
+        assert field(slurm, young, "%T") == "RUNNING"
+        conf = slurm.path("/etc/slurm/slurm.conf")
+        lines = conf.read_text().splitlines(keepends=True)
+        assert [line for line in lines if line.startswith("PreemptExemptTime=")]
+        conf.write_text("".join(line for line in lines if not line.startswith("PreemptExemptTime=")))
+        slurm.must("scontrol", "reconfigure")
+        slurm.wait(lambda: field(slurm, urgent, "%T") == "RUNNING", "the urgent job runs")
+        assert "Restarts=1" in slurm.must("scontrol", "show", "job", young)
+
+
 NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 
 

@@ -11,8 +11,10 @@ from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.gitops.rows import always
 from gpucluster.gitops.steps import BACKUP, CLUSTER
 from gpucluster.plan import names
+from gpucluster.plan.defaults import BOOT_TIMEOUT_S
 from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
+from gpucluster.text import parse_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,13 @@ def pyxis_arrives(change: SpecChange) -> bool:
 
 def _pyxis_leaves(change: SpecChange) -> bool:
     return change.before == Containers.PYXIS
+
+
+def _shorter_boot(change: SpecChange) -> bool:
+    before, after = (
+        parse_duration(text or "") or BOOT_TIMEOUT_S.value for text in (change.before, change.after)
+    )
+    return after < before
 
 
 # slurm.containers. tests/slurm/test_containers.py makes it happen
@@ -118,6 +127,11 @@ ROWS = (
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(
+        r"slurm\.preemption\.exempt",
+        Note(running="those younger than the old `exempt` may be preempted at once"),
+        (Kind.REMOVED,),
+    ),
+    Row(
         r"partitions\[\]\.tier",
         Note(running=f"with `preemption: {{by: partition}}`, {_PREEMPTED}"),
     ),
@@ -138,6 +152,16 @@ ROWS = (
         r"budget(\..*)?",
         Note(queued="no node is launched for them while the budget stops launches"),
         (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"budget",
+        Note(queued="nodes are launched for them again, also where the budget had stopped launches"),
+        (Kind.REMOVED,),
+    ),
+    Row(
+        r"pools\[\]\.boot_timeout",
+        Note(queued="a node that boots longer than the new time fails, and they wait for another one"),
+        when=_shorter_boot,
     ),
     Row(
         r"users\[\]",

@@ -105,6 +105,17 @@ def test_spent_budget_stops_launches_until_a_date() -> None:
     assert [a for a in acts(cost(210_000)) if isinstance(a, LaunchGang)], "a warning stops nothing"
 
 
+def test_launches_go_on_when_the_budget_leaves() -> None:
+    """As `diff` says of it."""
+    stopped = cost(225_001, f"{MONTH}/stop")
+    assert not [a for a in acts(stopped) if isinstance(a, LaunchGang)]
+    assert [
+        a
+        for a in acts(replace(stopped, plan=replace(stopped.plan, budget=None)))
+        if isinstance(a, LaunchGang)
+    ]
+
+
 def test_spent_budget_ends_no_running_node() -> None:
     busy = sight(BUDGET, *living(A1), nodes=[node(A1, BUSY)], jobs=[job(41, A1)], instances=[instance(0)])
     moment = replace(busy, memory=replace(busy.memory, spent={MONTH: 900_000 * USD}))

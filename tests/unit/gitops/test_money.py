@@ -11,7 +11,7 @@ from gpucluster.gitops.report import words
 from gpucluster.spec import UpdateClass
 
 STACKS = Path(__file__).parents[3] / "stacks"
-STEADY, FIRST = ((STACKS / f"{name}.yaml").read_text() for name in ("steady", "first"))
+STEADY, FIRST, RESEARCH = ((STACKS / f"{name}.yaml").read_text() for name in ("steady", "first", "research"))
 ALWAYS = ("min: 0", "min: 16")
 
 
@@ -65,3 +65,19 @@ def test_a_renamed_cluster_costs_in_addition_to_the_old_one() -> None:
 def test_another_name_of_hosts_is_no_second_cluster() -> None:
     found = a_diff(LAB, LAB.replace("name: lab", "name: other"))
     assert (found.stays_beside, list(words.starts(found))) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "subject", "said"),
+    [
+        (STEADY, STEADY[: STEADY.index("budget:")] + STEADY[STEADY.index("access:") :], "queued", "nodes are launched for them again, also where the budget had stopped launches"),
+        (STEADY, STEADY.replace("    spares: 1", "    boot_timeout: 5m\n    spares: 1"), "queued", "a node that boots longer than the new time fails, and they wait for another one"),
+        (RESEARCH, RESEARCH.replace(", exempt: 10m", ""), "running", "those younger than the old `exempt` may be preempted at once"),
+    ],
+    ids=["budget", "boot_timeout", "exempt"],
+)  # fmt: skip
+def test_protections_that_leave_are_named(old: str, new: str, subject: str, said: str) -> None:
+    """The report said that all goes on."""
+    found = a_diff(old, new).effects
+    assert found is not None
+    assert said in getattr(found, subject)

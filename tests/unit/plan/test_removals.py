@@ -64,9 +64,13 @@ def test_hosts_that_leave_move_or_change():
         slots=(*pool.slots[:-1], replace(pool.slots[-1], last=pool.slots[-1].last - 1)),
         addresses=pool.addresses[:-1],
     )
-    assert removals(old, replace(old, pools=(shorter, *old.pools[1:]))) == Removals(removed=(last[0],), kept=("gpu",))
+    assert removals(old, replace(old, pools=(shorter, *old.pools[1:]))) == Removals(
+        removed=(last[0],), kept=("gpu",)
+    )
     moved = replace(pool, addresses=("192.0.2.99", *pool.addresses[1:]))
-    assert removals(old, replace(old, pools=(moved, *old.pools[1:]))) == Removals(changed=(first[0],), kept=("gpu",))
+    assert removals(old, replace(old, pools=(moved, *old.pools[1:]))) == Removals(
+        changed=(first[0],), kept=("gpu",)
+    )
     renamed = replace(pool, name="another")
     assert not removals(old, replace(old, pools=(renamed, *old.pools[1:])))
 

@@ -513,7 +513,7 @@ def test_a_mig_slice_costs_its_share_of_the_gpu() -> None:
     )["slurm/slurm.conf"]
     (line,) = re.findall(r"^PartitionName=gpu .*$", conf, re.M)
     assert 'G,GRES/gpu:1g.10gb=142.86,GRES/gpu:3g.40gb=428.57"' in line
-    assert 8 * (4 * 142.86 + 428.57) == pytest.approx(8000, abs=1)
+    assert pytest.approx(8000, abs=1) == 8 * (4 * 142.86 + 428.57)
     assert "AccountingStorageTRES=gres/gpu,gres/gpu:1g.10gb,gres/gpu:3g.40gb\n" in conf
 
 
@@ -609,7 +609,9 @@ def test_mig_slices_have_a_line_each_with_the_cores_of_their_gpu() -> None:
     assert " Type=1g.10gb MultipleFiles=/dev/nvidia7,/dev/gpucluster-mig/7-4-gi," in lines[-1]
     assert " Cores=56-111 " in lines[-1]
     assert " Gres=gpu:3g.40gb:8,gpu:1g.10gb:32 " in files["slurm/slurm.conf"]
-    assert " DefCpuPerGPU=4 " in files["slurm/slurm.conf"]  # 5 would be three cores, and the last slices had none
+    assert (
+        " DefCpuPerGPU=4 " in files["slurm/slurm.conf"]
+    )  # 5 would be three cores, and the last slices had none
 
 
 def test_shards_are_a_type_of_their_own() -> None:
