@@ -37,7 +37,7 @@ def changed(*given: tuple[tuple[str, str], str]) -> tuple[tuple[str, str], ...]:
         (((SITE, "MaxMemPerNode: 224000"),), 1000, 28),
         (((SITE, "MaxMemPerNode: 224000"), (PART, "MaxMemPerNode: 448000")), 2000, 28),
         (((SITE, "MaxMemPerNode: 224000"), (PART, "MaxMemPerCPU: 3000")), 3000, 28),
-        (((PART, "MaxMemPerNode: 224000"), (POOL, "CoreSpecCount: 12")), 1120, 24),
+        (((PART, "MaxMemPerNode: 224000"), (POOL, "CoreSpecCount: 12")), 1000, 24),
     ],
 )  # fmt: skip
 def test_sizes_are_of_what_extra_leaves(
@@ -45,6 +45,20 @@ def test_sizes_are_of_what_extra_leaves(
 ) -> None:
     (partition,) = a_lab_plan(*changed(*given)).partitions
     assert partition.sizes == JobSizes(memory_of_cpu_mib=memory, cpus_of_gpu=gpu)
+
+
+def test_limit_of_cpus_counts_those_that_are_reserved() -> None:
+    """Slurm subtracts them from MaxCPUsPerNode: with 4 of 8 reserved, a job of 8 CPUs was refused."""
+    given = (
+        *changed((POOL, "CoreSpecCount: 2")),
+        ("default: true}", "default: true, max_cpus_per_node: 64}"),
+    )
+    (partition,) = a_lab_plan(*given).partitions
+    assert (partition.max_cpus_per_node, partition.sizes.most_cpus_of_node, partition.sizes.cpus_of_gpu) == (
+        64,
+        68,
+        8,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +79,7 @@ def test_share_of_a_gpu_is_below_the_cpus_of_the_partition(more: str, gpu: int |
         ((POOL, "CoreSpecCount: 112"), "a value below the 112 cores of the node"),
         ((POOL, 'CpuSpecList: "0-223"'), "no core of the 112 would be left for jobs"),
         ((PART, "DefMemPerNode: 1945601"), "a value of at most 1945600"),
-        ((SITE, "DefMemPerCPU: 1945601"), "a value of at most 1945600"),
+        ((SITE, "DefMemPerCPU: 8686"), "a value of at most 8685: of a node of the pool h100 jobs get 1945600 MiB, and a job on all its 224 CPUs"),
     ],
 )  # fmt: skip
 def test_what_no_job_can_use_is_refused_with_what_is_left(
@@ -74,4 +88,28 @@ def test_what_no_job_can_use_is_refused_with_what_is_left(
     found = inspect_text(a_lab_text(*changed(given)), "lab.yaml", catalog.load())
     (problem,) = found.errors
     assert problem.id == "extra-needs"
+    assert said in problem.message
+
+
+TWO_POOLS = (
+    ('hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"}', 'hosts: "gpu[01-02]", addresses: "192.0.2.[11-12]", extra: {CoreSpecCount: 4}}\n  - {name: other, machine: hgx-h100, hosts: "gpu[03-04]", addresses: "192.0.2.[13-14]"}'),
+    ("pools: [h100], default: true}", "pools: [h100, other], default: true, max_cpus_per_node: 8}"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((("default: true}", "default: true, exclusive: true, max_cpus_per_node: 8}"),), "has all 224 CPUs of its node, so with this limit no job would start"),
+        (TWO_POOLS, "of a node of the pool 'h100' jobs would get 0 CPUs"),
+    ],
+    ids=["exclusive", "reserved"],
+)  # fmt: skip
+def test_limit_of_cpus_with_which_no_job_starts_is_refused(
+    given: tuple[tuple[str, str], ...], said: str
+) -> None:
+    """On real Slurm each job was refused."""
+    found = inspect_text(a_lab_text(*given), "lab.yaml", catalog.load())
+    (problem,) = found.errors
+    assert problem.id == "max-cpus-per-node"
     assert said in problem.message

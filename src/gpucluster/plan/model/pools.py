@@ -378,6 +378,9 @@ class JobSizes:
 
     memory_of_cpu_mib: int
     cpus_of_gpu: int | None  # or of a MIG slice. None: the nodes have no GPUs, or more slices than CPUs
+    most_cpus_of_node: int | None = (
+        None  # MaxCPUsPerNode, which counts the CPUs that `extra` reserves; None: no limit
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -595,9 +595,9 @@ def _suspend_time_s(pools: list[Pool]) -> int:
 
 def _cpu_limits(partition: Partition) -> str:
     """The most CPUs of a node, and the most memory of a CPU. Without the second a job could take the whole memory (S16)."""
-    if partition.max_cpus_per_node is None:
+    if partition.sizes.most_cpus_of_node is None:
         return ""
-    return f" MaxCPUsPerNode={partition.max_cpus_per_node} MaxMemPerCPU={partition.sizes.memory_of_cpu_mib}"
+    return f" MaxCPUsPerNode={partition.sizes.most_cpus_of_node} MaxMemPerCPU={partition.sizes.memory_of_cpu_mib}"
 
 
 def _job_defaults(partition: Partition) -> str:

@@ -40,6 +40,11 @@ class Node:
         return min(memory for *_, memory in self.machines) * int(defaults.MEMORY_PERCENT.value) // 100
 
     @property
+    def job_cpus(self) -> int:
+        """The CPUs that jobs can get."""
+        return min(s * c * t - sizes.reserved(self.pool.extra, t).cpus for s, c, t, _ in self.machines)
+
+    @property
     def job_memory_mib(self) -> int:
         """The memory that jobs can get."""
         return self.memory_mib - sizes.reserved(self.pool.extra, 1).memory_mib
@@ -262,14 +267,15 @@ def _cores_of(ids: Set[int], threads: int) -> int:
 
 
 def _fits(key: str) -> _Rule:
-    """A default size of jobs that no node of one of the partition's pools can give."""
+    """A default memory with which a job without --mem fits on a node of each of the partition's pools, on all CPUs if it is of a CPU."""
 
     def rule(given: _Given) -> str:
-        wanted = given.number(key, 0)
         for node in given.lines.nodes():
-            left = node.job_memory_mib
-            if wanted > left:
-                return f"a value of at most {left}: of a node of the pool {node.pool.name} jobs get {left} MiB, so a job without --mem could not run there"
+            cpus = max(1, node.job_cpus) if key == "defmempercpu" else 1
+            most = node.job_memory_mib // cpus
+            if given.number(key, 0) > most:
+                on = f" on all its {cpus} CPUs" if cpus > 1 else ""
+                return f"a value of at most {most}: of a node of the pool {node.pool.name} jobs get {node.job_memory_mib} MiB, and a job{on} without --mem could not run there"
         return ""
 
     return rule

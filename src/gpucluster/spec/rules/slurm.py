@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
 from gpucluster.plan.model.values import Containers
+from gpucluster.slurm.sizes import reserved
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
@@ -110,7 +111,15 @@ def partition_cpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[
     if most < threads:
         message = f"{most} is less than a core ({threads} CPUs), and a job gets whole cores: no job would start; write at least {threads}"
         yield error(*at, id="max-cpus-per-node", message=message)
+    kept = {pool.name: reserved(pool.extra, threads).cpus for pool, (threads, _, _) in found}
+    full = max(kept, key=lambda name: kept[name])
+    if (left := most - kept[full] + min(kept.values())) < threads <= most:
+        message = f"of a node of the pool '{full}' jobs would get {max(0, left)} CPUs: its `extra` reserves more than that of the other pools, and Slurm counts reserved CPUs in this limit; put the pool into another partition"
+        yield error(*at, id="max-cpus-per-node", message=message)
     cpus = max(cpus for _, (_, cpus, _) in found)
+    if most < cpus and spec.partitions[index].exclusive:
+        message = f"a job of an exclusive partition has all {cpus} CPUs of its node, so with this limit no job would start; remove one of the two keys"
+        yield error(*at, id="max-cpus-per-node", message=message)
     if most >= cpus:
         message = f"{most} limits nothing: a node has at most {cpus} CPUs; write less, or remove this key"
         yield warning(*at, id="no-cpu-limit", message=message)
