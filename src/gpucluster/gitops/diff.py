@@ -161,9 +161,9 @@ def _is_another(old: Revision, new: Revision) -> bool:
 
 def _machines(revision: Revision) -> bool | None:
     """Whose machines a cluster has: AWS's (True), hosts that exist (False), or those of a Kubernetes that exists (None)."""
-    if revision.plan.aws is not None:
-        return True
-    return None if revision.plan.hosts is None else False
+    if isinstance(revision.plan, SlurmOnHosts):
+        return False
+    return None if revision.plan.aws is None else True
 
 
 def _on_eks(plan: ClusterPlan) -> bool:
