@@ -100,7 +100,7 @@ def _effects(
     tree: TreeChange,
 ) -> Effects:
     name = new.spec.name
-    if old.spec.name != name or _machines(old) != _machines(new):
+    if old.spec.name != name or (old.plan.aws is None) != (new.plan.aws is None):
         applied = _apply(new, pods.commands(old.plan, new.plan, _ALL))
         ended = (DOWN.format(old.spec.name),) if old.plan.aws is not None else ()
         return of_another_cluster(name, (*applied, *ended), on_hosts=old.plan.hosts is not None)
@@ -154,16 +154,9 @@ def on_hosts(old: Revision, new: Revision) -> bool:
 
 def _is_another(old: Revision, new: Revision) -> bool:
     """Whether the new spec is another cluster, beside the old one."""
-    if _machines(old) != _machines(new):
-        return True
-    return old.spec.name != new.spec.name and not on_hosts(old, new)
-
-
-def _machines(revision: Revision) -> bool | None:
-    """Whose machines a cluster has: AWS's (True), hosts that exist (False), or those of a Kubernetes that exists (None)."""
-    if isinstance(revision.plan, SlurmOnHosts):
-        return False
-    return None if revision.plan.aws is None else True
+    if old.plan.aws is None or new.plan.aws is None:
+        return not on_hosts(old, new)
+    return old.spec.name != new.spec.name
 
 
 def _on_eks(plan: ClusterPlan) -> bool:
