@@ -7,7 +7,7 @@ from support.cluster_states import BUSY, NOW, UP, node
 from support.worlds.scene import A1, A2, scene, up
 
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.events import Entry, Event, PersonDrained
+from gpucluster.elastic.events import Entry, Event, PersonDrained, PersonDrainLifted
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import text, why
 from gpucluster.elastic.memory import PersonDrain, fold
@@ -28,17 +28,21 @@ def passed(
     actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, moment.now)
     entries = [entry for a in actions if isinstance(a, RecordEvents) for entry in a.entries]
     ended = [slot for a in actions if isinstance(a, MarkDown | PowerDown) for slot in a.slots]
-    told: list[Event] = [e.event for e in entries if isinstance(e.event, PersonDrained)]
+    told: list[Event] = [e.event for e in entries if isinstance(e.event, PersonDrained | PersonDrainLifted)]
     return ended, told, replace(moment, memory=fold(moment.memory, entries))
+
+
+def drained(*slots: str) -> PersonDrained:
+    return PersonDrained(slots=slots, reason="look at its fan", by="root", at=NOW - 5000)
 
 
 def test_node_that_a_person_drained_is_not_replaced_after_a_kill_that_failed() -> None:
     """The reason of a person was lost, so the machine that the person wanted to see was replaced."""
     _, told, moment = passed((node(A1, f"{BUSY} DRAIN", **LOOK),))
-    assert told == [PersonDrained(slots=(A1,), reason="look at its fan", by="root")]
+    assert told == [drained(A1)]
     ended, told, after = passed((node(A1, f"{UP} DRAIN", **OVER),), moment)
     assert (ended, told) == ([], [])
-    assert after.memory.person_drains == {A1: PersonDrain(reason="look at its fan", by="root")}
+    assert after.memory.person_drains == {A1: PersonDrain(reason="look at its fan", by="root", at=NOW - 5000)}
     shown = text(why(after, A1), after.now)
     assert "drained by a person; only a person can resume it" in shown
     assert "look at its fan (by root" in shown
@@ -58,6 +62,38 @@ def test_only_a_drain_is_promised_to_stay(states: str, words: str) -> None:
     assert words in text(why(moment, A1), moment.now)
 
 
+@pytest.mark.parametrize("state", ["DOWN CLOUD", "DOWN CLOUD NOT_RESPONDING", "DOWN CLOUD POWERED_DOWN"])
+def test_down_is_not_the_persons_who_drained_the_node_and_lifted_the_drain(state: str) -> None:
+    """Slurm keeps the reason of a drain that is lifted while the node is DOWN (S49), so its machine was paid without a bound."""
+    _, told, moment = passed((node(A1, f"{state} DRAIN", **LOOK),))
+    assert told == [drained(A1)]
+    ended, told, lifted = passed((node(A1, state, **LOOK),), moment)
+    assert told == [PersonDrainLifted(slots=(A1,))]
+    ended, told, after = passed((node(A1, state, **LOOK),), lifted)
+    assert told == []
+    shown = text(why(after, A1), after.now)
+    assert "by a person" not in shown
+    assert "look at its fan" not in shown
+    assert (A1 in ended) is ("POWERED_DOWN" not in state)
+
+
+def test_down_of_a_person_after_a_drain_is_the_persons() -> None:
+    _, _, moment = passed((node(A1, "DOWN CLOUD DRAIN", **LOOK),))
+    _, _, lifted = passed((node(A1, "DOWN CLOUD", **LOOK),), moment)
+    ended, told, after = passed((node(A1, "DOWN CLOUD", **LOOK | {"reason_at": NOW - 100}),), lifted)
+    assert ended == []
+    assert told == [PersonDrained(slots=(A1,), reason="", by="")]
+    assert "set DOWN by a person" in text(why(after, A1), after.now)
+
+
+def test_drain_by_slurm_after_a_lifted_drain_is_slurms() -> None:
+    _, _, moment = passed((node(A1, "DOWN CLOUD DRAIN", **LOOK),))
+    _, _, lifted = passed((node(A1, "DOWN CLOUD", **LOOK),), moment)
+    ended, told, _ = passed((node(A1, f"{UP} DRAIN", **OVER),), lifted)
+    assert A1 in ended
+    assert told == [PersonDrained(slots=(A1,), reason="", by="")]
+
+
 def test_node_that_slurm_drained_first_is_replaced() -> None:
     assert A1 in passed((node(A1, f"{UP} DRAIN", **OVER),))[0]
 
@@ -73,14 +109,14 @@ def test_drain_that_is_over_is_forgotten(states: str) -> None:
 def test_drains_of_one_command_are_one_event_and_are_recorded_once() -> None:
     nodes = tuple(node(slot, f"{BUSY} DRAIN", **LOOK) for slot in (A1, A2))
     _, told, moment = passed(nodes)
-    assert told == [PersonDrained(slots=(A1, A2), reason="look at its fan", by="root")]
+    assert told == [drained(A1, A2)]
     assert passed(nodes, moment)[1] == []
 
 
 def test_idle_node_that_a_person_drained_is_not_replaced_after_its_disk_is_full() -> None:
     """slurmd wrote its own reason over the person's, and the machine that the person wanted to see was replaced."""
     _, told, moment = passed((node(A1, f"{UP} DRAIN", **LOOK),))
-    assert told == [PersonDrained(slots=(A1,), reason="look at its fan", by="root")]
+    assert told == [drained(A1)]
     full = OVER | {"reason": "SlurmdSpoolDir is full"}
     ended, told, _ = passed((node(A1, f"{UP} DRAIN", **full),), moment)
     assert (ended, told) == ([], [])
@@ -118,7 +154,9 @@ def test_persons_drain_in_our_words_that_slurmctld_continues_stays() -> None:
     """slurmctld appends with the daemon's user, so the text alone would be the daemon's."""
     words = LOOK | {"reason": "gpucluster: [health] do not touch", "reason_by": "ada"}
     _, told, moment = passed((node(A1, f"{BUSY} DRAIN", **words),))
-    assert told == [PersonDrained(slots=(A1,), reason="gpucluster: [health] do not touch", by="ada")]
+    assert told == [
+        PersonDrained(slots=(A1,), reason="gpucluster: [health] do not touch", by="ada", at=NOW - 5000)
+    ]
     more = OVER | {"reason": "gpucluster: [health] do not touch : Not responding", "reason_by": "slurm"}
     ended, told, _ = passed((node(A1, f"{UP} DRAIN", **more),), moment)
     assert (ended, told) == ([], [])
@@ -132,7 +170,8 @@ def test_slot_that_is_off_is_not_recorded() -> None:
 def test_fold_of_the_event() -> None:
     events = (
         PersonDrained(slots=(A1, A2), reason="x", by="root"),
+        PersonDrainLifted(slots=(A1,)),
         PersonDrained(slots=(A2,), reason="", by=""),
     )
     memory = fold(scene().memory, [Entry(at=NOW, event=e) for e in events])
-    assert set(memory.person_drains) == {A1}
+    assert memory.person_drains == {A1: PersonDrain(reason="x", by="root", lifted=True)}
