@@ -560,11 +560,19 @@ class UnknownState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonDrained:
-    """A person drained nodes with a slurmd. No reason: these drains are over."""
+    """A person drained nodes. No reason: these drains are over, and nothing of them is left."""
 
     slots: tuple[str, ...]
     reason: str
     by: str  # the user
+    at: float = 0.0  # the time of the reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonDrainLifted:
+    """The drains of a person are over, but these nodes still show their reason."""
+
+    slots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -606,7 +614,7 @@ Event = (
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan | DrainsSeen
-    | PersonDrained | SlotsForgotten | IntentRestored | JournalOutdated | StraysSeen
+    | PersonDrained | PersonDrainLifted | SlotsForgotten | IntentRestored | JournalOutdated | StraysSeen
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -13,6 +13,7 @@ from gpucluster.elastic.events import (
     OrderCompleted,
     OrderGiven,
     PersonDrained,
+    PersonDrainLifted,
     ReplacementBegan,
     SlotsForgotten,
     Stamp,
@@ -130,9 +131,16 @@ def _unknown(draft: Draft, at: float, event: UnknownState) -> None:
 def _person_drained(draft: Draft, at: float, event: PersonDrained) -> None:
     for slot in event.slots:
         if event.reason:
-            draft.person_drains[slot] = PersonDrain(reason=event.reason, by=event.by)
+            draft.person_drains[slot] = PersonDrain(reason=event.reason, by=event.by, at=event.at)
         else:
             draft.person_drains.pop(slot, None)
+
+
+@folds(PersonDrainLifted)
+def _person_drain_lifted(draft: Draft, at: float, event: PersonDrainLifted) -> None:
+    for slot in event.slots:
+        if (drain := draft.person_drains.get(slot)) is not None:
+            draft.person_drains[slot] = replace(drain, lifted=True)
 
 
 @folds(StateLingers)

@@ -212,6 +212,8 @@ class PersonDrain:
 
     reason: str
     by: str
+    at: float = 0.0  # the time of the reason
+    lifted: bool = False  # the drain is over, and the node still shows its reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
