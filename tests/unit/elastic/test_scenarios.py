@@ -108,6 +108,27 @@ FOUND = [
             boot_s=30.0,
         ),
     ),
+    (
+        "a person's drain of a node that Slurm has set DOWN is lifted, and Slurm keeps its reason: the DOWN was taken for the person's",
+        Scenario(
+            (
+                Step("kill slurmctld", 4, 1),
+                Step("long", 4, 5),
+                Step("throttle", 6, 200),
+                Step("kill daemon", 1, 1),
+                Step("refuse b", 6, 1),
+                Step("submit", 2, 90),
+                Step("reclaim", 3, 200),
+                Step("slow boots", 6, 45),
+                Step("notice", 3, 200),
+                Step("mute", 1, 1),
+                Step("kill slurmctld", 6, 5),
+                Step("person drains", 6, 1),
+            ),
+            plan="two",
+            boot_s=30.0,
+        ),
+    ),
 ]
 
 
