@@ -30,6 +30,11 @@ class Outages(Pair):
         super().__init__(a_plan(), folder, version=version)
         self.reads: Callable[[float], SlurmView] = self.slurm.read
         self.receives = self.queue.receive
+        self.yesterday: dict[Path, bytes] = {}  # the journal before the job
+
+    def copy_journal(self) -> None:
+        """Keep the journal as it is now; a lost one is replaced by it."""
+        self.yesterday = {path: path.read_bytes() for path in self.folder.glob("journal.sqlite*")}
 
     def lose(self, dependency: Dependency) -> None:
         if dependency is Dependency.EC2:
@@ -43,6 +48,8 @@ class Outages(Pair):
                 self.kill(side)
             for path in self.folder.glob("journal.sqlite*"):
                 path.unlink()
+            for path, body in self.yesterday.items():
+                path.write_bytes(body)
         else:
             self.queue.receive = lambda _: ()  # type: ignore[method-assign]
 
@@ -104,6 +111,20 @@ def needed(two: tuple[Dependency, ...]) -> set[Dependency]:
 
 @pytest.mark.parametrize("two", tuple(combinations(LOST, 2)), ids=" and ".join)
 def test_notice_while_two_dependencies_are_lost(pair: Outages, two: tuple[Dependency, Dependency]) -> None:
+    notice_while_lost(pair, two)
+
+
+@pytest.mark.parametrize(
+    "other", [one for one in LOST if one is not Dependency.JOURNAL], ids=lambda one: one.value
+)
+def test_notice_while_a_journal_of_yesterday_is_restored(pair: Outages, other: Dependency) -> None:
+    pair.run(60)
+    pair.copy_journal()
+    notice_while_lost(pair, (other, Dependency.JOURNAL))
+
+
+def notice_while_lost(pair: Outages, two: tuple[Dependency, Dependency]) -> None:
+    """The holder of a job's node gets a notice while these are lost. They come back before its end if they are needed."""
     job = running(pair)
     before = pair.changes
     for dependency in two:
