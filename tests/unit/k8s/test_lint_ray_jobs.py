@@ -64,3 +64,34 @@ def test_what_kuberay_refuses_is_an_error(rule: str, old: str, new: str) -> None
 def test_cluster_that_stays_needs_no_end() -> None:
     stays = JOB.replace("  ttlSecondsAfterFinished: 60\n  suspend: true\n", "")
     assert errors_of(stays.replace("shutdownAfterJobFinishes: true", "shutdownAfterJobFinishes: false")) == set()  # fmt: skip
+
+
+TWO_GPUS = JOB.replace("nvidia.com/gpu: 1}", "nvidia.com/gpu: 2}").replace('num-gpus: "1"', 'num-gpus: "2"')
+SIDECAR = '{name: s, image: "a:1", resources: {limits: {nvidia.com/gpu: 2}}}'
+
+
+def rules_of(written: str) -> set[str]:
+    return {one.rule for one in check(read(written, "a.yaml").documents, Facts(kubernetes="1.36", whole=False))}
+
+
+def test_container_of_ray_has_shared_memory_from_kuberay() -> None:
+    assert "no-shm" not in rules_of(TWO_GPUS)
+    assert "no-shm" not in rules_of(TWO_GPUS.replace("kind: RayJob", "kind: RayService"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("}]}}\n", f"}}, {SIDECAR}]}}}}\n"),  # KubeRay mounts it in the first container only
+        ('num-gpus: "2"', 'num-gpus: "2", plasma-directory: /data'),  # and not beside this parameter
+        (
+            "2}}}]}}",
+            "2}}, volumeMounts: [{name: m, mountPath: /dev/shm}]}], volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]}}",
+        ),
+    ],
+    ids=["another container", "another place of the objects", "a volume of its own that is too small"],
+)
+def test_shared_memory_that_kuberay_does_not_add_is_reported(old: str, new: str) -> None:
+    group = TWO_GPUS.rpartition("workerGroupSpecs")[2]
+    assert group.count(old) == 1
+    assert "no-shm" in rules_of(TWO_GPUS.replace(group, group.replace(old, new)))
