@@ -71,7 +71,9 @@ SIDECAR = '{name: s, image: "a:1", resources: {limits: {nvidia.com/gpu: 2}}}'
 
 
 def rules_of(written: str) -> set[str]:
-    return {one.rule for one in check(read(written, "a.yaml").documents, Facts(kubernetes="1.36", whole=False))}
+    return {
+        one.rule for one in check(read(written, "a.yaml").documents, Facts(kubernetes="1.36", whole=False))
+    }
 
 
 def test_container_of_ray_has_shared_memory_from_kuberay() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
-from gpucluster.k8s.lint import hosts, kueue
+from gpucluster.k8s.lint import hosts, kueue, ray_jobs
 from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.pods import Pods, amounts, asked, needs, parts_of, pods_of
@@ -116,7 +116,7 @@ def _shared_memory(pods: Pods) -> Iterator[Finding]:
             for _, mount in entries(container, "volumeMounts")
             if text(at(mount, "mountPath")).rstrip("/") == _SHM
         ]
-        if not names:
+        if not names and not ray_jobs.has_shared_memory(pods, path):
             yield pods.owner.warned(
                 "no-shm",
                 f"{quantity.shown(gpus)} GPUs share 64 MiB of /dev/shm: mount an emptyDir of medium Memory there",

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import ray_jobs
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU, is_gang
 from gpucluster.k8s.lint.kueue import TRAIN_JOB
@@ -63,7 +64,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _mpi(thing, all_pods) if thing.key == _MPI else ()
         yield from _train(thing) if thing.key == TRAIN_JOB else ()
         yield from _group(thing, all_pods) if thing.key == _LWS else ()
-        if thing.group == "ray.io":
+        if thing.group == ray_jobs.GROUP:
             yield from _ray(thing, all_pods)
             yield from _ray_images(thing, all_pods)
 
@@ -244,15 +245,12 @@ def _group(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
 def _ray(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
     """Ray plans by this number, and by the pod's GPUs without it."""
     for pods in all_pods:
-        *above, last = pods.path
-        group: Any = thing.body
-        for key in above if last == "template" else ():
-            group = items(group)[key] if isinstance(key, int) else mapping(group).get(key)
-        said = text(at(group, "rayStartParams", "num-gpus"))
+        where, given = ray_jobs.parameters(pods)
+        said = text(at(given, "num-gpus"))
         gpus = needs(pods).get(GPU, Decimal(0))
         if said.isdecimal() and int(said) > gpus > 0:
             words = f"num-gpus is {said}, the pod has {quantity.shown(gpus)} GPUs: Ray starts more than fits"
-            yield thing.warned("rendezvous", words, (*above, "rayStartParams", "num-gpus"))
+            yield thing.warned("rendezvous", words, (*where, "num-gpus"))
 
 
 def _ray_images(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:

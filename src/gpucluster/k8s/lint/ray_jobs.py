@@ -1,15 +1,17 @@
-"""Clusters and jobs of Ray: what KubeRay's definitions and its validation refuse.
+"""Clusters and jobs of Ray: what KubeRay's definitions and its validation refuse, and what it adds to pods.
 
-Source: helm-chart/kuberay-operator/crds and ray-operator/controllers/ray/utils/validation.go of ray-project/kuberay."""
+Source: helm-chart/kuberay-operator/crds and ray-operator/controllers/ray/{utils/validation.go,common/pod.go} of
+ray-project/kuberay."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.tree import Path, items, mapping
+from gpucluster.k8s.lint.pods import Pods
+from gpucluster.k8s.lint.tree import Path, at, below, items, mapping
 
-_GROUP = "ray.io"
+GROUP = "ray.io"
 _JOB = "RayJob"
 _LONGEST = {"RayCluster": 53, "RayService": 47, _JOB: 47}  # KubeRay adds suffixes for its pods and services
 _PARAMETERS = "rayStartParams"
@@ -17,10 +19,22 @@ _PARAMETERS = "rayStartParams"
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
-        if thing.group == _GROUP:
+        if thing.group == GROUP:
             yield from _name(thing)
             yield from _texts(thing, thing.body.get("spec"), ("spec",))
             yield from _end(thing) if thing.kind == _JOB else ()
+
+
+def parameters(pods: Pods) -> tuple[Path, Any]:
+    """Return the parameters of `ray start` for a group of pods, and their place."""
+    where = (*pods.path[:-1], _PARAMETERS)
+    return where, below(pods.owner.body, where)
+
+
+def has_shared_memory(pods: Pods, container: Path) -> bool:
+    """Return whether KubeRay mounts a memory volume at /dev/shm, of the size of the container's memory."""
+    is_ray = pods.owner.group == GROUP and container == pods.where("spec", "containers", 0)
+    return is_ray and at(parameters(pods)[1], "plasma-directory") is None
 
 
 def _name(thing: Obj) -> Iterator[Finding]:
