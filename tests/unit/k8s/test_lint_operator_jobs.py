@@ -54,6 +54,8 @@ ROWS = [
     ("a restart of MPI", "word", ERROR, MPI, "restartPolicy: Never", "restartPolicy: Always"),
     ("no launcher", "one-of", ERROR, MPI, "Launcher:", "launcher:"),
     ("more processes than slots", "rendezvous", WARNING, MPI, '"16"', '"32"'),
+    ("more processes than slots in a script", "rendezvous", WARNING, MPI.replace('mpirun, -np, "16", a', 'sh, -c, "mpirun -np 16 a"'), "-np 16", "-x A=b --map-by node -np 32"),
+    ("more processes of two programs than slots", "rendezvous", WARNING, MPI.replace('mpirun, -np, "16", a', 'sh, -c, "/opt/amazon/openmpi/bin/mpirun --mca btl ^openib -np 8 a : -n 8 b"'), "-n 8 b", "-n 9 b"),
     ("more pods than there are", "replicas", ERROR, VOLCANO, "minAvailable: 5", "minAvailable: 6"),
     ("more pods than a task has", "replicas", ERROR, VOLCANO, "minAvailable: 4", "minAvailable: 5"),
     ("two tasks of one name", "container", ERROR, VOLCANO, "name: m", "name: w"),
@@ -75,6 +77,11 @@ def test_change_is_reported(rule: str, level: Severity, sound: str, old: str, ne
 FINE = [
     ("a launcher that works, too", MPI.replace('"16"', '"24"').replace("runLauncherAsWorker: false", "runLauncherAsWorker: true")),
     ("processes on purpose", MPI.replace('"16"', '--oversubscribe, "-np=32"')),
+    ("an option of the program", MPI.replace('"16", a', '"16", -N, "8", all_reduce_perf, -b, 8M, -g, "1", -n, "50"')),
+    ("an option of the program without a number of processes", MPI.replace('-np, "16", a', "-x, A, --mca, btl, ^openib, --bind-to, none, all_reduce_perf, -n, '50'")),
+    ("an option of the program in a script", MPI.replace('mpirun, -np, "16", a', 'sh, -c, "sleep 1; mpirun -np 16 \\\n  --hostfile /etc/mpi/hostfile a -n 50 && b -np 64"')),
+    ("an option of the program after one that lint does not know", MPI.replace('-np, "16", a', "--new-option, a, -n, '50'")),
+    ("an option of a program that mpirun does not start", MPI.replace('mpirun, -np, "16", a', "python3, launch.py, -n, '50'")),
     ("as many processes as GPUs", TORCH.replace('nprocPerNode: "8"', "nprocPerNode: gpu")),
     ("a job of another version", "apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: a}\nspec: {mpiReplicaSpecs: {Worker: {replicas: 1}}}\n"),
 ]  # fmt: skip
