@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
-from gpucluster.k8s.lint import ray_jobs
+from gpucluster.k8s.lint import launcher_options, ray_jobs
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU, is_gang
 from gpucluster.k8s.lint.kueue import TRAIN_JOB
@@ -42,7 +42,6 @@ _DEVICES = re.compile(r"\d{1,3}(,\d{1,3})*", re.ASCII)
 _RAY_SIZE = re.compile(
     r"--ray_cluster_size[= ](\d{1,4})(?!\S)", re.ASCII
 )  # of vLLM's script for several nodes
-_STARTED = re.compile(r"(?<!\S)(?:-np?|--np)[= ](\d{1,6})(?!\S)", re.ASCII)  # processes of mpirun
 _OF_A_SET = re.compile(r"(?P<job>[a-z0-9-]+)-\d+-\d+\.(?P<network>[a-z0-9-]+)(?:\..*)?", re.ASCII)
 _INDEX = "JOB_COMPLETION_INDEX"
 
@@ -100,7 +99,7 @@ def _width(pods: Pods) -> Iterator[Finding]:
     if pods.owner.key != _JOB or spec.get("completionMode") != "Indexed" or type(count) is not int:
         return
     told = {text(at(one, "name")) for _, container in pods.containers() for _, one in entries(container, "env")}  # fmt: skip
-    wide = any(number == str(width) != "1" for _, one in pods.containers() for number in _NODES.findall(_command(one)))  # fmt: skip
+    wide = any(number == str(width) != "1" for _, one in pods.containers() for number in _NODES.findall(launcher_options.command(one)))  # fmt: skip
     if type(width) is int and width != count and (wide or told & {*_RENDEZVOUS}):
         words = f"{width} parallel pods and {count} completions: both must be equal in a gang"
         yield pods.owner.warned("gang-width", words, ("spec", "completions"))
@@ -148,11 +147,12 @@ def _torch(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
 
 
 def _starting(pods: Pods, program: re.Pattern[str]) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
-    """Yield the containers that start the program: the place of its words, the container, and its command."""
+    """Yield the containers that start the program: the place of its words, the container, and its options."""
     for path, container in pods.containers():
-        written = _command(container)
+        written = launcher_options.command(container)
         if program.search(written):
-            yield (*path, "args" if items(container.get("args")) else "command"), container, written
+            where = (*path, "args" if items(container.get("args")) else "command")
+            yield where, container, launcher_options.of_program(written, program)
 
 
 def _nodes(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Path) -> Iterator[Finding]:
@@ -170,17 +170,12 @@ def _processes(
         yield pods.owner.warned("rendezvous", _late(what, said, gpus), where)
 
 
-def _command(container: Mapping[str, Any]) -> str:
-    """Return the words of a command; a script of a shell is one of them. A word and its value in the next are put together."""
-    return " ".join(text(word) for part in ("command", "args") for word in items(container.get(part)))
-
-
 def _shards(pods: Pods) -> Iterator[Finding]:
     """A server of one host takes a GPU for each shard. KServe's `workerSpec` makes it one of several hosts."""
     if pods.owner.key not in _ONE_HOST or at(pods.owner.body, "spec", "predictor", "workerSpec") is not None:
         return
     for path, container in pods.containers():
-        written = _command(container)
+        written = launcher_options.command(container)
         gpus = asked(container).get(GPU, Decimal(0)) * _product(_GROUP_NODES.findall(written))
         shards = _product(_TENSOR.findall(written)) * _product(_PIPELINE.findall(written))
         if shards > gpus >= 1 and not _RAY.search(written):
@@ -195,7 +190,7 @@ def _product(numbers: list[str]) -> int:
 def _mpi(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
     """With one process a worker, each process starts those of its GPUs."""
     slots = at(thing.body, "spec", "slotsPerWorker")
-    started = {int(number) for pods in all_pods for _, one in pods.containers() for number in _STARTED.findall(_command(one))}  # fmt: skip
+    started = {number for pods in all_pods for _, one in pods.containers() for number in launcher_options.processes(launcher_options.command(one))}  # fmt: skip
     for pods in all_pods if type(slots) is int else ():
         gpus = needs(pods).get(GPU, Decimal(0))
         if "Worker" in pods.path and gpus > 0 and gpus != slots and pods.count not in started:
@@ -212,7 +207,7 @@ def _train(thing: Obj) -> Iterator[Finding]:
         words = f"numProcPerNode is {said}, a node has {quantity.shown(gpus)} GPUs"
         yield thing.warned("rendezvous", words, ("spec", "trainer", "numProcPerNode"))
     nodes = trainer.get("numNodes")
-    for number in _NODES.findall(_command(trainer)):
+    for number in _NODES.findall(launcher_options.command(trainer)):
         if isinstance(nodes, int) and int(number) != nodes:
             words = _late("--nnodes", Decimal(number), Decimal(nodes))
             yield thing.warned("rendezvous", words, ("spec", "trainer", "command"))
@@ -227,7 +222,7 @@ def _group(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
     gpus = by_part.get("leaderTemplate", worker) + worker * (size - 1)
     for pods in all_pods:
         for path, container in pods.containers():
-            written = _command(container)
+            written = launcher_options.command(container)
             shards = _product(_TENSOR.findall(written)) * _product(_PIPELINE.findall(written))
             if shards > gpus >= 1:
                 words = f"{shards} shards of the model, and the group has {quantity.shown(gpus)} GPUs: the server does not start"
@@ -303,7 +298,9 @@ def _index(pods: Pods) -> Iterator[Finding]:
     for path, container in pods.containers():
         given = {text(at(one, "name")) for _, one in entries(container, "env")}
         read = [text(at(one, "value")) for _, one in entries(container, "env")]
-        if _INDEX not in given and any(_INDEX in words for words in (*read, _command(container))):
+        if _INDEX not in given and any(
+            _INDEX in words for words in (*read, launcher_options.command(container))
+        ):
             words = f"reads {_INDEX}, which only the pods of an Indexed job have"
             yield pods.owner.warned("rendezvous", words, path)
 

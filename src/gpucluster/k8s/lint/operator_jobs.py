@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import launcher_options
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
@@ -27,7 +28,6 @@ _KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # kind -> its replicas,
 _ONE_MASTER = frozenset({"PaddleJob", "PyTorchJob", "XGBoostJob"})
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _MPI, _MPI_VERSION = "MPIJob.kubeflow.org", "kubeflow.org/v2beta1"
-_STARTED = re.compile(r"(?<!\S)(?:-np?|--np)[= ](\d{1,6})(?!\S)", re.ASCII)
 _RESTARTS = ("Never", "OnFailure")
 _MPI_WORDS = {
     ("mpiImplementation",): ("OpenMPI", "Intel", "MPICH"),
@@ -124,10 +124,9 @@ def _slots(thing: Obj, specs: Any) -> Iterator[Finding]:
     each = slots if type(slots) is int else 1
     hosts = workers + (at(thing.body, "spec", "runLauncherAsWorker") is True)
     for path, container in entries(specs, "Launcher", "template", "spec", "containers"):
-        words = [text(word) for part in ("command", "args") for word in items(at(container, part))]
-        command = " ".join(words)
-        for number in _STARTED.findall(command) if "oversubscribe" not in command else ():
-            if int(number) > each * hosts:
+        command = launcher_options.command(mapping(container))
+        for number in launcher_options.processes(command) if "oversubscribe" not in command else ():
+            if number > each * hosts:
                 words = f"mpirun starts {number} processes, and {hosts} workers have {each * hosts} slots: it ends at once"
                 part = "args" if items(at(container, "args")) else "command"
                 yield thing.warned("rendezvous", words, ("spec", "mpiReplicaSpecs", "Launcher", "template", "spec", *path[3:], part))  # fmt: skip
