@@ -106,6 +106,33 @@ def test_gang_with_efa_needs_a_variable_of_its_fabric() -> None:
     assert "no-nccl-variables" not in {one.rule for one in check(manifests, FACTS)}
 
 
+TRAINIUM = {"cpu": "80", "memory": "400Gi", "aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8}
+PROCESSORS = {"cpu": "80", "memory": "100Gi", "vpc.amazonaws.com/efa": 1}
+
+
+@pytest.mark.parametrize(("limits", "reads"), [(EFA, True), (TRAINIUM, False), (PROCESSORS, False)])
+@pytest.mark.parametrize(
+    ("env", "rule"),
+    [([], "no-nccl-variables"), ([{"name": "NCCL_NET", "value": "Socket"}], "no-efa")],
+    ids=["none", "TCP"],
+)
+def test_advice_about_nccl_is_for_gpus(
+    limits: dict[str, Any], reads: bool, env: list[Any], rule: str
+) -> None:
+    """The collectives of Neuron and of MPI use libfabric without NCCL."""
+    manifests = changed("JobSet/tune", f"{CONTAINER}/resources", {"limits": limits})
+    changed("JobSet/tune", f"{CONTAINER}/envFrom", [], manifests)
+    changed("JobSet/tune", f"{CONTAINER}/env", env, manifests)
+    assert (rule in {one.rule for one in check(manifests, FACTS)}) is reads
+
+
+@pytest.mark.parametrize("limits", [EFA, TRAINIUM, PROCESSORS])
+def test_provider_for_tcp_is_reported_of_each_gang_with_efa(limits: dict[str, Any]) -> None:
+    manifests = changed("JobSet/tune", f"{CONTAINER}/resources", {"limits": limits})
+    changed("JobSet/tune", f"{CONTAINER}/env", [{"name": "FI_PROVIDER", "value": "tcp"}], manifests)
+    assert "no-efa" in {one.rule for one in check(manifests, FACTS)}
+
+
 def test_gang_on_whole_nodes_of_a_pool_with_efa_asks_for_it() -> None:
     pools = tuple(_with_efa(pool) for pool in FACTS.pools or ())
     assert "no-efa" in {one.rule for one in check(good(), replace(FACTS, pools=pools))}
