@@ -24,6 +24,8 @@ _SHARES = (
     _MOST,
 )  # of a host with 8 or 16 GPUs, without a rest
 _SHM_PER_GPU = Decimal(2**30)  # bytes; NCCL and data loaders of one GPU need about 1 GiB
+# devices whose collectives read NCCL's variables: RCCL of AMD does, Neuron, Gaudi and MPI do not
+_WITH_NCCL = ("nvidia.com/", "amd.com/")
 _FABRIC = ("NCCL_", "FI_", "RDMAV_")
 _TCP = (
     ("FI_PROVIDER", "tcp"),
@@ -185,21 +187,21 @@ def _fabric(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
         have, names = asked(container), _variables(container)
         if not any(kueue.is_device(resource) for resource in have) or "initContainers" in path:
             continue
+        uses_nccl = any(resource.startswith(_WITH_NCCL) for resource in have)
         wants = "efa" in names.values() or _has_fabric(manifests, pods)
         if have.get(EFA, Decimal(0)) == 0 and wants:
             yield pods.owner.warned(
                 "no-efa", f"asks for no {EFA}, so its nodes talk over TCP", (*path, "resources", "limits")
             )
-        elif have.get(EFA, Decimal(0)) > 0 and (
-            tcp := [name for name, value in _TCP if names.get(name, "").lower() == value]
-        ):
-            words = f"asks for EFA, and {tcp[0]}={names[tcp[0]]} takes TCP"
+        elif have.get(EFA, Decimal(0)) > 0 and (tcp := _over_tcp(names, nccl=uses_nccl)):
+            words = f"asks for EFA, and {tcp}={names[tcp]} takes TCP"
             yield pods.owner.warned("no-efa", words, (*path, "env"))
         elif 0 < have.get(EFA, Decimal(0)) < (most := _fabric_of(manifests, pods)):
             words = f"asks for {quantity.shown(have[EFA])} of {most} devices of EFA, with all GPUs of its machine: the rest stays unused"
             yield pods.owner.warned("no-efa", words, (*path, "resources", "limits", EFA))
         elif (
             have.get(EFA, Decimal(0)) > 0
+            and uses_nccl
             and not any(word in whole for word in _FABRIC)
             and not container.get("envFrom")
         ):
@@ -208,6 +210,12 @@ def _fabric(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
                 "uses EFA without a variable of NCCL or libfabric: NCCL can choose another interface",
                 (*path, "env"),
             )
+
+
+def _over_tcp(names: Mapping[str, str], *, nccl: bool) -> str:
+    """Return the first variable that chooses TCP, of those that its libraries read; "" for none."""
+    read = (one for one in _TCP if nccl or not one[0].startswith("NCCL_"))
+    return next((name for name, value in read if names.get(name, "").lower() == value), "")
 
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
