@@ -47,6 +47,7 @@ ROWS = [
     ("a null that the server drops", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}\nspec:\n"),
     ("a list of one kind", "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleList\nitems: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: []}]\n"),
     ("values that Flux fills", "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: '${APP}', namespace: $NAMESPACE}\nspec: {accessModes: ['${MODE:=ReadWriteOnce}'], resources: {requests: {storage: '${SIZE:=5Gi}'}}}\n"),
+    ("values that envsubst fills in flow style", "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: ${APP}, namespace: x-${NAMESPACE}}\nspec: {accessModes: [${MODE:=ReadWriteOnce}], resources: {requests: {storage: ${SIZE}}}}\n"),
     ("values that Jinja fills", "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: '{{ app }}', namespace: '{{ .Space }}'}\nspec: {accessModes: ['{{ mode }}'], resources: {requests: {storage: '{{ size }}Gi'}}}\n"),
     ("a key that is given twice", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b, a: c}\n"),
     ("a merge key", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {<<: {a: b}, c: d}\n"),

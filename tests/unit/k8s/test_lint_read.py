@@ -115,3 +115,28 @@ def test_bad_document_does_not_hide_others() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     got = read(text, "x.yaml")
     check(got.documents, Facts(kubernetes="1.36", whole=False))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("[${IDS}]", ["${IDS}"]),
+        ("[${A}, b, ${C:=d e}]", ["${A}", "b", "${C:=d e}"]),
+        ("{b: ${B}, c: x-${C}-y}", {"b": "${B}", "c": "x-${C}-y"}),
+        ("{${B}: 1, c: '${C}'}", {"${B}": 1, "c": "${C}"}),
+        ('[${A}, "${B}"]', ["${A}", "${B}"]),
+    ],
+)
+def test_value_that_envsubst_fills_is_text_in_flow_style(written: str, value: object) -> None:
+    got = read(f"a: {written}\nb: ${{B}}\n", "x.yaml")
+    assert got.findings == ()
+    (document,) = got.documents
+    assert document.value == {"a": value, "b": "${B}"}
+    assert document.line_of(("b",)) == 2
+
+
+@pytest.mark.parametrize("written", ["[${IDS]", "[${A} ${B}", "{a: $ {B}}", "[${}]"])
+def test_what_no_tool_fills_stays_an_error(written: str) -> None:
+    (found,) = read(f"b: 1\na: {written}\n", "x.yaml").findings
+    assert (found.rule, found.level) == ("yaml", Severity.ERROR)
+    assert "\ue000" not in found.message
