@@ -7,6 +7,7 @@ refuses both. Limits protect the recursive code from hostile text. The parser is
 fast as ruamel.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off"
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9_]{0,30})", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
+_FILLED = re.compile(r"\$\{(\w[^{}\n]*)\}", re.ASCII)
+_BRACES = str.maketrans("\ue000\ue001", "{}")  # private characters, which no manifest has
 _MERGE = "tag:yaml.org,2002:merge"
 _QUOTED = frozenset("'\"|>")
 _TAGS = frozenset(
@@ -51,8 +54,26 @@ class Read:
     findings: tuple[Finding, ...]
 
 
+class _BrokenError(Exception):
+    """The text is no YAML. `read` has the documents before the place, and the error."""
+
+    def __init__(self, read: Read) -> None:
+        super().__init__()
+        self.read = read
+
+
 def read(text: str, file: str) -> Read:
-    """All documents of a file; empty ones are left out."""
+    """All documents of a file; empty ones are left out. `${NAME}` in flow style is no YAML before envsubst or clusterctl
+    fills it: a text that is no YAML is read again with these braces as letters."""
+    try:
+        return _read(text, file)
+    except _BrokenError as error:
+        with contextlib.suppress(_BrokenError):
+            return _read(_FILLED.sub("$\ue000\\1\ue001", text), file)
+        return error.read
+
+
+def _read(text: str, file: str) -> Read:
     builder = _Builder(file)
     try:
         loader = _AgainLoader if _bound(text) else _LOADER
@@ -63,9 +84,10 @@ def read(text: str, file: str) -> Read:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         builder.refuse(mark.line + 1 if mark else 0, str(error.problem or "not YAML"))
+        raise _BrokenError(builder.read()) from error
     except yaml.YAMLError as error:
         builder.refuse(0, str(error).splitlines()[0])
-    return Read(tuple(builder.documents), tuple(builder.findings))
+    return builder.read()
 
 
 class _AgainLoader(yaml.SafeLoader):
@@ -109,6 +131,9 @@ class _Builder:
         if value is not None:
             place = _locator(self._lines)
             self.documents.append(Document(value=value, file=self._file, number=number, line_of=place))
+
+    def read(self) -> Read:
+        return Read(tuple(self.documents), tuple(self.findings))
 
     def refuse(self, line: int, message: str, level: Severity = Severity.ERROR) -> None:
         self.findings.append(
@@ -162,7 +187,7 @@ class _Builder:
                 self.refuse(line, "a merge key needs a mapping")
 
     def _scalar(self, node: yaml.Node) -> Any:
-        written = str(node.value)
+        written = str(node.value).translate(_BRACES)
         if getattr(node, "style", "") in _QUOTED:
             return written
         for form, meaning in _MEANINGS:
