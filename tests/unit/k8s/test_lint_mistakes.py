@@ -42,6 +42,8 @@ spec:
           volumeMounts: [{name: s, mountPath: /dev/shm}]
       volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
 """
+SIZED = JOB.replace("{limits: {nvidia", "{requests: {cpu: 190}, limits: {memory: 1800Gi, nvidia")
+EITHER = SIZED.replace("nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}", "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: [p4d.24xlarge, p5.48xlarge]}]}]}}}").replace("efa: 32", "efa: 4")  # fmt: skip
 QUEUE = """apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
 metadata: {name: a}
@@ -306,6 +308,9 @@ ROWS = [
     ("a variable of NCCL in the plural", "fabric-variable", POD, "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAMES"),
     ("a gang on the loopback", "fabric-variable", JOB, "value: eth0", "value: lo"),
     ("one device of EFA of many", "no-efa", JOB, "vpc.amazonaws.com/efa: 32", "vpc.amazonaws.com/efa: 1"),
+    ("all CPUs of the machine", "too-large", SIZED, "cpu: 190", "cpu: 192"),
+    ("all memory of the machine", "too-large", SIZED, "memory: 1800Gi", "memory: 2048Gi"),
+    ("all CPUs of the largest machine", "too-large", EITHER, "cpu: 190", "cpu: 192"),
     ("a queue as an annotation", "queue-label", JOB.replace("suspend: true", "suspend: false"), "labels: {kueue", "annotations: {kueue"),
     ("a misspelt label of a queue", "queue-label", JOB.replace("suspend: true", "suspend: false"), "queue-name:", "queuename:"),
     ("a suspended job without a queue", "suspended", JOB, ", labels: {kueue.x-k8s.io/queue-name: b}", ""),
@@ -454,6 +459,16 @@ WHOLE_FINE = [
 @pytest.mark.parametrize("written", [row[1] for row in WHOLE_FINE], ids=[row[0] for row in WHOLE_FINE])
 def test_near_miss_of_a_whole_cluster_is_fine(written: str) -> None:
     assert rules_of(written, whole=True) & {"selector", "reference"} == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "level"),
+    [("cpu: 190", "cpu: 192", Severity.WARNING), ("cpu: 190", "cpu: 193", Severity.ERROR), ("1800Gi", "2048Gi", Severity.ERROR)],
+)  # fmt: skip
+def test_only_cpus_can_be_there_in_whole(old: str, new: str, level: Severity) -> None:
+    """The kernel always takes memory. A kubelet without a reserve offers all CPUs."""
+    found = check(read(SIZED.replace(old, new), "a.yaml").documents, Facts(kubernetes="1.36", whole=False))
+    assert [(one.rule, one.level) for one in found] == [("too-large", level)]
 
 
 def test_class_of_devices_that_is_missing_is_a_warning() -> None:
