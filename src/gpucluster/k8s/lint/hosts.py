@@ -16,6 +16,8 @@ from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import at, entries, items, text, texts
 
+_CPU = "cpu"
+_TAKEN_BY = {_CPU: "the kubelet of EKS", "memory": "the kernel"}
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
 TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
 NODE_POOL = "NodePool.karpenter.sh"
@@ -34,15 +36,17 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def _too_large(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
-    """A device plugin can offer one GPU several times, so that a warning is all that is certain about GPUs."""
+    """A device plugin can offer one GPU several times, and a kubelet without a reserve all CPUs: both are warnings."""
     named = machines_of(manifests, pods)
     known = [_parts(machine) for machine in named if machine] if all(named) else []
-    for resource, amount in needs(pods).items():
+    for resource, amount in needs(pods).items() if known else ():
         most = max((Decimal(parts[resource]) for parts in known if resource in parts), default=amount)
-        if amount > most:
-            words = f"asks for {quantity.shown(amount)} {resource}, its machine has {quantity.shown(most)}: it would wait forever"
-            level = Severity.WARNING if resource == GPU else Severity.ERROR
-            yield pods.owner.found("too-large", words, pods.where("spec"), level)
+        whole = amount == most and resource in _TAKEN_BY
+        if amount > most or whole:
+            rest = f", of which {_TAKEN_BY[resource]} takes a part" if whole else ""
+            words = f"asks for {quantity.shown(amount)} {resource}, its machine has {quantity.shown(most)}{rest}: it would wait forever"
+            sure = resource != GPU and not (whole and resource == _CPU)
+            yield pods.owner.found("too-large", words, pods.where("spec"), Severity.ERROR if sure else Severity.WARNING)  # fmt: skip
 
 
 def gpus_of(manifests: ManifestSet, pods: Pods) -> frozenset[int]:
@@ -119,4 +123,4 @@ def of(machine: Machine, resource: str) -> Decimal:
 
 def _parts(machine: Machine) -> dict[str, int]:
     gpus = machine.gpu.count if machine.gpu else 0
-    return {"cpu": machine.vcpus, "memory": machine.memory_mib * 2**20, GPU: gpus, EFA: machine.efa}
+    return {_CPU: machine.vcpus, "memory": machine.memory_mib * 2**20, GPU: gpus, EFA: machine.efa}
