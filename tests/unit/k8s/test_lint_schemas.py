@@ -8,7 +8,8 @@ import pytest
 from support.manifests import FACTS, GONE, changed, good, pick
 
 from gpucluster.catalog import crd_schema, crd_schemas, kubernetes_facts
-from gpucluster.k8s.lint import CHECKERS, builtin, cel, check, schemas
+from gpucluster.k8s.lint import CHECKERS, Facts, Severity, builtin, cel, check, schemas, unchecked
+from gpucluster.k8s.lint.custom_resources import definitions
 from gpucluster.k8s.lint.document import documents
 from gpucluster.k8s.lint.manifest_set import ManifestSet, build
 
@@ -123,3 +124,55 @@ def test_each_good_object_is_looked_at() -> None:
         bare = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {"name": "x"}, "spec": 1}  # fmt: skip
         both = [*builtin.check(manifest_set([bare])), *schemas.check(manifest_set([bare]))]
         assert both, manifest["kind"]
+
+
+class Unread(dict[str, Any]):
+    """A schema that nobody may look into."""
+
+    def items(self) -> Any:
+        raise AssertionError("read")
+
+
+def definition(kind: str, schema: Any, version: str = "v1") -> Any:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.example.org"},
+        "spec": {
+            "group": "example.org",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": f"{kind.lower()}s"},
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+THING = {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1}}
+SOUND = {
+    "type": "object",
+    "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}},
+}
+PART = Facts(kubernetes="1.36", whole=False)
+
+
+def test_schema_is_read_only_for_an_object_of_its_kind() -> None:
+    """A folder of definitions has hundreds of schemas, and reading one takes up to a second."""
+    given = definitions(
+        [definition("Other", Unread(type="object", properties={})), definition("Thing", SOUND)]
+    )
+    facts = replace(PART, resources=tuple(given))
+    assert {(one.rule, one.level) for one in check([THING], facts)} == {("schema", Severity.ERROR)}
+    assert any(line.startswith("Thing ") for line in unchecked([THING], PART))
+    assert not any(line.startswith("Thing ") for line in unchecked([THING], facts))
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "no type"}, {"type": "object", "properties": {"spec": {"type": 1}}}, {}]
+)
+def test_schema_that_is_none_leaves_its_kind_unchecked(schema: Any) -> None:
+    given = definitions([definition("Thing", schema), definition("Thing", SOUND, "v2")])
+    facts = replace(PART, resources=tuple(given))
+    assert check([THING], facts) == ()
+    assert any(line.startswith("Thing (example.org/v1)") for line in unchecked([THING], facts))
