@@ -134,7 +134,7 @@ def unchecked(manifests: Iterable[Any], facts: Facts) -> tuple[str, ...]:
 
 def _of_kind(manifests: ManifestSet, api_version: str, kind: str) -> Iterator[str]:
     """Return what is not checked of all objects of a kind."""
-    resource = manifests.resources.get((api_version, kind))
+    resource = manifests.resource_of(api_version, kind)
     if is_client_file(api_version, kind):
         yield f"{kind} ({api_version}): only clients and daemons read it; the API server has no schema for it"
     elif resource is not None:

@@ -17,12 +17,12 @@ DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomResource:
-    """One kind in one version, with its openAPIV3Schema."""
+    """One kind in one version, with its openAPIV3Schema; the schema is empty if nothing can be checked with it."""
 
     api_version: str
     kind: str
     cluster_scoped: bool
-    read: Callable[[], Mapping[str, Any]]  # the catalog has 1 MB of schemas, so each is read on first use
+    read: Callable[[], Mapping[str, Any]]  # on first use: to check a large schema takes up to a second
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -43,14 +43,14 @@ def known(given: Iterable[CustomResource]) -> Known:
     differs: set[tuple[str, str]] = set()
     for one in given:
         first = found.setdefault((one.api_version, one.kind), one)
-        if first.schema != one.schema:
+        if first is not one and first.schema != one.schema:
             differs.add((one.api_version, one.kind))
     all_ = {**_of_catalog(), **found}
     return {key: one for key, one in all_.items() if key not in differs}
 
 
 def definitions(values: Iterable[Any]) -> Iterator[CustomResource]:
-    """Return the resources of all CustomResourceDefinitions among some manifests. One without a usable schema is left out."""
+    """Return the resources of all CustomResourceDefinitions among some manifests."""
     for value in values:
         if (at(value, "apiVersion"), at(value, "kind")) == DEFINITION:
             yield from _of_definition(mapping(at(value, "spec")))
@@ -59,12 +59,10 @@ def definitions(values: Iterable[Any]) -> Iterator[CustomResource]:
 def _of_definition(spec: Mapping[str, Any]) -> Iterator[CustomResource]:
     kind, group = text(at(spec, "names", "kind")), text(spec.get("group"))
     for _, version in entries(spec, "versions"):
-        schema, name = _readable(mapping(at(version, "schema", "openAPIV3Schema"))), text(at(version, "name"))
-        served = at(version, "served") is not False
-        if kind and group and name and served and _is_usable(schema):
-            yield CustomResource(
-                f"{group}/{name}", kind, spec.get("scope") == "Cluster", partial(_same, schema)
-            )
+        schema, name = mapping(at(version, "schema", "openAPIV3Schema")), text(at(version, "name"))
+        if kind and group and name and at(version, "served") is not False:
+            read = cache(partial(_usable, schema))
+            yield CustomResource(f"{group}/{name}", kind, spec.get("scope") == "Cluster", read)
 
 
 def _readable(schema: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
@@ -91,16 +89,14 @@ def _is_pattern(value: Any) -> bool:
     return True
 
 
-def _same(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return schema
-
-
-def _is_usable(schema: Mapping[str, Any]) -> bool:
+def _usable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema as it is checked with; {} for what is no schema of an object."""
+    found = _readable(schema)
     try:
-        Draft202012Validator.check_schema(dict(schema))
+        Draft202012Validator.check_schema(dict(found))
     except (SchemaError, RecursionError):
-        return False
-    return isinstance(schema.get("properties"), dict)
+        return {}
+    return found if isinstance(found.get("properties"), dict) else {}
 
 
 @cache

@@ -89,10 +89,15 @@ class ManifestSet:
     objects: tuple[Obj, ...]
     facts: Facts
     index: Mapping[tuple[str, str, str], Obj] = field(repr=False)  # key, namespace, name
-    resources: Known = field(repr=False)  # the custom resources with a schema
+    resources: Known = field(repr=False)  # the custom resources that are defined
 
     def resource(self, thing: Obj) -> CustomResource | None:
-        return self.resources.get((thing.api_version, thing.kind))
+        return self.resource_of(thing.api_version, thing.kind)
+
+    def resource_of(self, api_version: str, kind: str) -> CustomResource | None:
+        """Return a custom resource if it has a schema."""
+        found = self.resources.get((api_version, kind))
+        return found if found and found.schema else None
 
     def is_namespaced(self, thing: Obj) -> bool:
         return is_namespaced(thing.api_version, thing.kind, self.resources)

@@ -37,7 +37,10 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
         if not is_built_in(thing.api_version) and not thing.is_client_file:
             resource = manifests.resource(thing)
-            yield from _check(thing, resource) if resource else _unknown(manifests, thing)
+            if resource:
+                yield from _check(thing, resource)
+            elif (thing.api_version, thing.kind) not in manifests.resources:
+                yield from _unknown(manifests, thing)
             yield from _metadata(
                 thing, manifests.facts.kubernetes, Severity.ERROR if resource else Severity.WARNING
             )
