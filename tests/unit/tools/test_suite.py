@@ -1,10 +1,14 @@
 """The runner of `make test` and `make test-all`, on small suites of real commands and real tests."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import suite
 from suite import CommandStage, Failure, PytestStage, Result
+
+from gpucluster import catalog
 
 ROOT = Path(__file__).parents[3]
 CONFIG = "[pytest]\nmarkers = in_order: the tests build on each other\naddopts = -p pytest_reportlog.plugin -p no:cacheprovider\n"
@@ -253,3 +257,16 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert f"\n{called} " in (ROOT / "README.md").read_text()
     recipe = (ROOT / "Makefile").read_text().partition("\ntest: ")[2].splitlines()[1]
     assert recipe == "\t$(BIN)/python tools/suite.py gate"
+
+
+def test_number_of_specs_with_default_jobs_is_an_option() -> None:
+    """The Makefile tries more of them than the suite, which takes the default."""
+    argv = [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", "--collect-only", "--default-job-specs", "1"]  # fmt: skip
+    found = subprocess.run(
+        [*argv, "tests/slurm/test_default_jobs.py", "-k", "generated"],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert found.stdout.count("::test_jobs_of_a_generated_spec_are_allocated") == len(
+        catalog.load().slurm_supported
+    )
+    assert " --default-job-specs 30 " in (ROOT / "Makefile").read_text()
