@@ -154,6 +154,65 @@ def test_a_wrong_spec_of_the_branch_has_its_comment_and_exit_code_2(
     assert "It cannot be applied." in (out / "changed.md").read_text()
 
 
+def test_file_that_cannot_be_read_costs_its_stack_alone(
+    repository: Path, tmp_path: Path, capsys: Said
+) -> None:
+    """Regression: `review` ended at it, and no stack behind it had a comment."""
+    (repository / "stacks/changed.yaml").unlink()
+    (repository / "stacks/changed.yaml").symlink_to("same.yaml")
+    commit("link")
+    out = tmp_path / "out"
+    assert program.run(["review", "--base", "main", "--to", str(out), "--no-resources"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        f"changed: not compared: {out}/changed.md",
+        f"fresh: live: {out}/fresh.md",
+        f"gone: data-loss: {out}/gone.md",
+    ]
+    assert "it is a symbolic link in commit" in (out / "changed.md").read_text()
+    git("rm", "-q", "stacks/changed.yaml")
+    commit("no link")
+    assert program.run(["review", "--base", "HEAD^", "--to", str(out), "--no-resources"]) == 0
+    assert "A file of the base cannot be read" in (out / "changed.md").read_text()
+    assert "The branch deletes it." in (out / "changed.md").read_text()
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("new", 2), ("old", 0)])
+def test_wrong_lookups_cost_their_stack_alone(
+    repository: Path, tmp_path: Path, capsys: Said, wrong: str, code: int
+) -> None:
+    """X9: `review` ended at one wrong file of look-ups, also at the change that repaired it."""
+    right = "schema: 1\nlookups: []\n"
+    texts = {"new": (right, "schema: 7\n"), "old": ("schema: 7\n", right)}[wrong]
+    (repository / "stacks/lookups").mkdir()
+    for text in texts:
+        (repository / "stacks/lookups/changed.yaml").write_text(text)
+        commit(text[:9])
+    (repository / "stacks/same.yaml").write_text(a_spec_of("same").replace("max: 16", "max: 32"))
+    commit("also")
+    out = tmp_path / "out"
+    assert program.run(["review", "--base", "HEAD~2", "--to", str(out)]) == code
+    assert capsys.readouterr().out.splitlines() == [
+        f"changed: not compared: {out}/changed.md",
+        f"same: live: {out}/same.md",
+    ]
+    assert "stacks/lookups/changed.yaml: schema: found 7, expected 1" in (out / "changed.md").read_text()
+
+
+def test_warnings_of_the_new_spec_are_in_its_comment(repository: Path, tmp_path: Path, capsys: Said) -> None:
+    """Regression: only the log of the job said that no one can log in."""
+    without = a_spec_of("changed").replace(", {id: no-way-in, because: no person uses it}", "")
+    assert "no-way-in" not in without
+    (repository / "stacks/changed.yaml").write_text(without)
+    commit("nobody")
+    out = tmp_path / "out"
+    assert program.run(["review", "--base", "main", "--to", str(out), "--no-resources"]) == 0
+    warned = capsys.readouterr().err
+    assert "warning[no-way-in]" in warned
+    comment = (out / "changed.md").read_text()
+    assert "**Warnings of `check`**:\n- **no-way-in**" in comment
+    assert "**Warnings of `check`**" not in (out / "fresh.md").read_text()
+
+
 def test_a_spec_with_the_name_of_another_file_is_refused(
     repository: Path, tmp_path: Path, capsys: Said
 ) -> None:
