@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
@@ -68,8 +69,8 @@ def diff(  # noqa: PLR0917  typer's options
 ) -> None:
     """Compare two specs: changes by class, what happens to running jobs, files, resources, cost a month."""
     with reporting(output):
-        found, problems = compared_files(*_sources(old, new), prices_from(prices), with_resources=resources)
-        for problem in problems:
+        found = compared_files(*_sources(old, new), prices_from(prices), with_resources=resources)
+        for problem in found.warnings:
             progress(str(problem))
         warn_of_prices(found.cost_before, found.cost_after)
         _print_diff(found, output, with_resources=resources, prices=prices)
@@ -78,15 +79,15 @@ def diff(  # noqa: PLR0917  typer's options
 
 def compared_files(
     old: "Source | None", new: "Source | None", prices: "Prices", *, with_resources: bool | None
-) -> "tuple[Diff, tuple[Problem, ...]]":
-    """Compare two specs; None is an absent one. Also return the warnings of the new spec: those of the old one are not new.
+) -> "Diff":
+    """Compare two specs; None is an absent one. The warnings are those of the new spec: those of the old one are not new.
 
     `with_resources` None: if the packages of the Pulumi program are installed.
     """
     specs = _specs(old, new)
     sides = [spec and _side(spec, prices) for spec in specs]
     found = _compare(sides[0], sides[1], with_resources=with_resources)
-    return found, specs[1].report.problems if specs[1] else ()
+    return replace(found, warnings=specs[1].report.problems if specs[1] else ())
 
 
 def _sources(old: str, new: str) -> "tuple[Source | None, Source | None]":

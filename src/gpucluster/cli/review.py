@@ -10,7 +10,7 @@ import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.prices import PricesOption, prices_from
-from gpucluster.errors import GpuclusterError
+from gpucluster.errors import GpuclusterError, HostError
 from gpucluster.text import printable
 
 if TYPE_CHECKING:
@@ -100,28 +100,59 @@ def changed_stacks(ancestor: str, head: str) -> "Iterator[Changed]":
 def _reviewed(
     one: Changed, to: Path, prices: "tuple[str | None, Prices]", *, with_resources: bool
 ) -> dict[str, object]:
-    """Write the comment of a stack. A wrong spec is told in its comment, and stops no other stack."""
-    from gpucluster.cli.diff import SideError, as_markdown, compared_files
-    from gpucluster.gitops.report.markdown import not_compared
+    """Write the comment of a stack. What is wrong with it is told in its comment, and stops no other stack."""
+    from gpucluster.cli.diff import as_markdown, compared_files
     from gpucluster.gitops.report.values import compared_values
 
     if not _NAMED.fullmatch(one.name):
         return _nameless(one)
     comment = to / f"{one.name}.md"
-    worst, wrong = None, ""
+    worst, wrong, read = None, None, (_origins(one.old), _origins(one.new))
     try:
-        found, problems = compared_files(one.old, one.new, prices[1], with_resources=with_resources)
+        found = compared_files(one.old, one.new, prices[1], with_resources=with_resources)
+    except HostError:
+        raise  # of this machine, so of each stack
+    except GpuclusterError as error:
+        wrong, text, problems = _refused(one, error, read, prices[1], with_resources=with_resources)
+    else:
         worst, text = _worst(found), as_markdown(found, with_resources=with_resources, prices=prices[0])
-        read = found.old_origins, found.new_origins
-    except SideError as error:
-        problems, wrong = error.found, "new" if error.new_is_wrong else "old"
-        read = _origins(one.old), _origins(one.new)
-        text = not_compared(one.name, _reason(one, wrong), tuple(map(str, problems)), read)
+        read, problems = (found.old_origins, found.new_origins), tuple(map(str, found.warnings))
     for problem in problems:
-        progress(str(problem))
+        progress(problem)
     _write(comment, text)
-    told = {"name": one.name, "worst": worst, "wrong": wrong or None, "comment": os.fspath(comment)}
+    told = {"name": one.name, "worst": worst, "wrong": wrong, "comment": os.fspath(comment)}
     return {**told, "compared": compared_values(*read)}
+
+
+def _refused(
+    one: Changed,
+    error: GpuclusterError,
+    read: "tuple[tuple[Origin, ...], tuple[Origin, ...]]",
+    prices: "Prices",
+    *,
+    with_resources: bool,
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return the side that is wrong, the comment, and the problems."""
+    from gpucluster.cli.diff import SideError
+    from gpucluster.gitops.report.markdown import not_compared
+
+    if isinstance(error, SideError):
+        wrong, problems = "new" if error.new_is_wrong else "old", tuple(map(str, error.found))
+        what = "The spec of {} is not valid"
+    else:
+        wrong = "old" if _passes(one.new, prices, with_resources=with_resources) else "new"
+        what, problems = "A file of {} cannot be read, or its program does not run", (str(error),)
+    return wrong, not_compared(one.name, _reason(one, wrong, what), problems, read), problems
+
+
+def _passes(new: "GitSource | None", prices: "Prices", *, with_resources: bool) -> bool:
+    """Return whether the branch's side is right: it is deleted, or can be reviewed as a new stack."""
+    from gpucluster.cli.diff import compared_files
+
+    try:
+        return new is None or bool(compared_files(None, new, prices, with_resources=with_resources))
+    except GpuclusterError:
+        return False
 
 
 def _nameless(one: Changed) -> dict[str, object]:
@@ -146,19 +177,22 @@ def _nameless(one: Changed) -> dict[str, object]:
 
 
 def _origins(source: "GitSource | None") -> "tuple[Origin, ...]":
-    """Return what was read of a spec that is wrong. A second reading of a commit finds the same bytes."""
+    """Return what can be read of a stack. A second reading of a commit finds the same bytes."""
     from gpucluster.cli.revisions import origin_of
 
-    return () if source is None else (origin_of(source, source.read()),)
+    try:
+        return () if source is None else (origin_of(source, source.read()),)
+    except GpuclusterError:
+        return ()
 
 
-def _reason(one: Changed, wrong: str) -> str:
+def _reason(one: Changed, wrong: str, what: str) -> str:
     """Return why there is nothing to compare, and what follows."""
     if wrong == "new":
-        return "The spec of this branch is not valid, so nothing is compared. It cannot be applied."
+        return f"{what.format('this branch')}, so nothing is compared. It cannot be applied."
     rest = "The branch deletes it." if one.new is None else "The spec of this branch is valid."
     return (
-        f"The spec of the base is not valid for this version of gpucluster, so nothing is compared. {rest} "
+        f"{what.format('the base')} for this version of gpucluster, so nothing is compared. {rest} "
         "What applying it does to a cluster that runs: `pulumi preview`."
     )
 

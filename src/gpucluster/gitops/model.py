@@ -8,7 +8,7 @@ from enum import StrEnum
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import Amount, Estimate
 from gpucluster.plan.model import ClusterPlan
-from gpucluster.spec import ClusterSpec, UpdateClass, WorkloadsSpec
+from gpucluster.spec import ClusterSpec, Problem, UpdateClass, WorkloadsSpec
 from gpucluster.spec.tree import Node
 
 _ACCESS = re.compile(
@@ -213,6 +213,7 @@ class Diff:
     effects: Effects | None = None  # None: nothing changed, or only the sentence of `effect` is true
     old_origins: tuple[Origin, ...] = ()
     new_origins: tuple[Origin, ...] = ()
+    warnings: tuple[Problem, ...] = ()  # of `check`, about the new spec
     stays_beside: str = ""  # the old cluster of another name on AWS, which nobody deletes yet
 
     @property

@@ -27,6 +27,7 @@ from gpucluster.text import cut_middle as cut
 from gpucluster.text import printable
 
 _LIST = 15_000  # characters of one list of the summary
+_MOST = 20  # entries of one list
 _LONGEST = 120  # characters of one value
 _ROOM = 400  # reserved for the line that names omitted parts
 _DIGEST = 16  # hexadecimal digits of a digest that a person compares; `--output json` has all
@@ -78,8 +79,10 @@ def _summary(diff: Diff) -> Iterator[str]:
         yield prose(cut(_sentence(diff.engine_note), 600))
     if diff.access:
         yield f"**Who gets in** changes: {code(cut(words.who_gets_in(diff), 1_500))}"
+    if diff.warnings:
+        yield "**Warnings of `check`**:\n" + "\n".join(_warnings(diff))
     if diff.unseen:
-        yield "**Not looked at**:\n" + "\n".join(f"- {prose(cut(one, 600))}" for one in diff.unseen[:20])
+        yield "**Not looked at**:\n" + "\n".join(f"- {prose(cut(one, 600))}" for one in diff.unseen[:_MOST])
     yield table(_COLUMNS, _pools(diff))
     if diff.whole is not None:
         yield f"### What the {'new' if diff.whole is Kind.ADDED else 'deleted'} spec has"
@@ -112,8 +115,16 @@ def _effects(diff: Diff) -> Iterator[str]:
             f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines()
         )
     if diff.effects is not None and diff.effects.steps:
-        steps = enumerate(diff.effects.steps[:20], start=1)
+        steps = enumerate(diff.effects.steps[:_MOST], start=1)
         yield "In this order:\n\n" + "\n".join(f"{place}. {code(step)}" for place, step in steps)
+
+
+def _warnings(diff: Diff) -> Iterator[str]:
+    for one in diff.warnings[:_MOST]:
+        place = f" {code(cut(one.path, _LONGEST))}:" if one.path else ""
+        yield f"- **{one.id}**{place} {prose(cut(one.message, 600))}"
+    if len(diff.warnings) > _MOST:
+        yield f"- and {len(diff.warnings) - _MOST} more"
 
 
 def _sentence(text: str) -> str:
