@@ -1,6 +1,7 @@
 """A stand-in for GitHub's API of comments of one pull request. It refuses what GitHub refuses.
 
-Source: docs.github.com, REST API, "Issue comments": list, create, update; "Using pagination in the REST API".
+Source: docs.github.com, REST API, "Issue comments": list, create, update; "Using pagination in the REST API"; "Rate limits for
+the REST API": 403 or 429 with `retry-after` or `x-ratelimit-remaining: 0`; "GITHUB_TOKEN": a fork's token may only read.
 """
 
 import json
@@ -13,10 +14,19 @@ from urllib.parse import parse_qs, urlparse
 from support.served import served
 
 TOKEN = "ghs_0123456789"
+READ_TOKEN = "ghs_read98765"  # of a workflow that a fork's pull request starts
 BOT = "github-actions[bot]"
 REPOSITORY = "example/clusters"
 LONGEST = 65_536  # characters of a comment
 _RENAMED = "/repos/example/old-name/"  # GitHub answers 301 for a repository that has another name now
+_READ_ONLY = "Resource not accessible by integration"
+_TOO_LONG = {
+    "resource": "IssueComment",
+    "code": "unprocessable",
+    "field": "data",
+    "message": f"Body is too long (maximum is {LONGEST} characters)",
+}
+_MESSAGES = {400: "Bad Request", 401: "Bad credentials", 403: "Request forbidden by administrative rules"}
 _LIST = re.compile(rf"/repos/{REPOSITORY}/issues/(\d+)/comments")
 _ONE = re.compile(rf"/repos/{REPOSITORY}/issues/comments/(\d+)")
 
@@ -30,6 +40,7 @@ class Comments(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.found: list[dict[str, Any]] = []
         self.calls: list[str] = []
+        self.limits: list[tuple[int, dict[str, str]]] = []  # the answers to the next calls that write
         self.moved_to = self.address  # the host in the address of a renamed repository
 
     @property
@@ -64,9 +75,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        code, answer, link = self._result(server, method, url.path, url.query, body)
+        limited: dict[str, str] = {}
+        if method != "GET" and server.limits:
+            code, limited = server.limits.pop(0)
+            answer, link = {"message": "You have exceeded a secondary rate limit."}, ""
+        else:
+            code, answer, link = self._result(server, method, url.path, url.query, body)
         text = json.dumps(answer).encode()
         self.send_response(code)
+        for name, value in limited.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(text)))
         if link:
@@ -78,21 +96,25 @@ class _Handler(BaseHTTPRequestHandler):
         self, server: Comments, method: str, path: str, query: str, body: bytes
     ) -> tuple[int, Any, str]:
         if refused := self._refused():
-            return refused, {"message": "refused"}, ""
+            return refused, {"message": _MESSAGES[refused]}, ""
         listed, one = _LIST.fullmatch(path), _ONE.fullmatch(path)
         if method == "GET" and listed and listed[1] == "7":
             return self._page(server, query)
         if method not in {"POST", "PATCH"} or not ((listed and listed[1] == "7") or one):
             return 404, {"message": "Not Found"}, ""
+        if self.headers.get("Authorization") == f"Bearer {READ_TOKEN}":
+            return 403, {"message": _READ_ONLY}, ""
         text = _body(body)
         if text is None:
             return 422, {"message": "Validation Failed"}, ""
+        if len(text) > LONGEST:
+            return 422, {"message": "Validation Failed", "errors": [_TOO_LONG]}, ""
         if method == "POST" and listed:
             return 201, server.add(text), ""
         return self._updated(server, int(one[1]) if one else 0, text)
 
     def _refused(self) -> int | None:
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if self.headers.get("Authorization") not in {f"Bearer {TOKEN}", f"Bearer {READ_TOKEN}"}:
             return 401
         if not self.headers.get("User-Agent"):
             return 403
@@ -103,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return 404, {"message": "Not Found"}, ""
         if found["user"]["login"] != BOT:
-            return 403, {"message": "Resource not accessible by integration"}, ""
+            return 403, {"message": _READ_ONLY}, ""
         found["body"] = text
         return 200, found, ""
 
@@ -128,7 +150,7 @@ def _body(body: bytes) -> str | None:
     if not isinstance(found, dict) or found.keys() != {"body"}:
         return None
     text = found["body"]
-    return text if isinstance(text, str) and text.strip() and len(text) <= LONGEST else None
+    return text if isinstance(text, str) and text.strip() else None
 
 
 def comments_of_a_pull_request() -> AbstractContextManager[Comments]:

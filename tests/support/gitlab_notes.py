@@ -1,7 +1,8 @@
 """A stand-in for GitLab's API of notes of one merge request. It refuses what GitLab refuses, and each query and header that it does not know.
 
 Source: docs.gitlab.com, "Notes API": list, create and modify merge request notes; "REST API": pagination, namespaced paths, redirects;
-"GitLab CI/CD job token", job token access: of the Notes API a job token can only read; "GitLab quick actions".
+"GitLab CI/CD job token", job token access: of the Notes API a job token can only read; "GitLab quick actions";
+"User and IP rate limits": 429 with `Retry-After`, and a text instead of JSON.
 """
 
 import json
@@ -35,6 +36,7 @@ class Notes(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.found: list[dict[str, Any]] = []
         self.calls: list[str] = []
+        self.limits: list[str] = []  # `Retry-After` of the answers to the next calls that write
         self.moved_to = self.host  # the host in the address of a renamed project
 
     @property
@@ -66,10 +68,13 @@ class _Handler(BaseHTTPRequestHandler):
         server = cast(Notes, self.server)
         server.calls.append(f"{method} {self.path}")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        code, answer, link = self._result(server, method, body)
-        text = json.dumps(answer).encode()
+        limited = server.limits.pop(0) if method != "GET" and server.limits else ""
+        code, answer, link = (429, None, "") if limited else self._result(server, method, body)
+        text = b"Retry later\n" if limited else json.dumps(answer).encode()
         self.send_response(code)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "text/plain" if limited else "application/json")
+        if limited:
+            self.send_header("Retry-After", limited)
         self.send_header("Content-Length", str(len(text)))
         if code == 301:
             self.send_header("Location", link)

@@ -54,6 +54,17 @@ def test_second_run_updates_its_own_note_only(posting: Notes, tmp_path: Path, ca
     assert any("page=2" in call for call in posting.calls)
 
 
+def test_limit_of_calls_is_waited_for(
+    posting: Notes, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("gpucluster.cli.comment_api.sleep", waited.append)
+    posting.limits = ["30"]
+    assert program.run([*ARGV, a_note(tmp_path, "a", "one")]) == 0
+    assert capsys.readouterr().out.startswith("created ")
+    assert waited == [30]
+
+
 def test_project_may_be_named_by_its_path(posting: Notes, tmp_path: Path, capsys: Said) -> None:
     assert program.run([*ARGV, "--project", "example/clusters", a_note(tmp_path, "a", "one")]) == 0
     assert "/projects/example%2Fclusters/" in capsys.readouterr().out
@@ -62,13 +73,21 @@ def test_project_may_be_named_by_its_path(posting: Notes, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("variables", "words", "said"),
     [
-        ({"GITLAB_TOKEN": JOB_TOKEN}, [], "GitLab answers 401\n  next: set the variable GITLAB_TOKEN"),
-        ({"GITLAB_TOKEN": READ_TOKEN}, [], "GitLab answers 403\n  next: give the token the scope `api`"),
+        (
+            {"GITLAB_TOKEN": JOB_TOKEN},
+            [],
+            "GitLab answers 401 (401 Unauthorized)\n  next: set the variable GITLAB_TOKEN",
+        ),
+        (
+            {"GITLAB_TOKEN": READ_TOKEN},
+            [],
+            "GitLab answers 403 (insufficient_scope)\n  next: give the token the scope `api`",
+        ),
         ({"GITLAB_TOKEN": ""}, [], "GITLAB_TOKEN is not set\n  next: set the variable GITLAB_TOKEN"),
         ({"CI_API_V4_URL": "http://example.org"}, [], "CI_API_V4_URL does not begin with https://"),
         ({"CI_API_V4_URL": "http://127.0.0.1:9"}, [], "Connection refused"),
         ({"CI_MERGE_REQUEST_PROJECT_ID": "", "CI_PROJECT_ID": ""}, [], "--project is missing"),
-        ({}, ["--merge-request", "8"], "GitLab answers 404\n  next: name a merge request"),
+        ({}, ["--merge-request", "8"], "GitLab answers 404 (404 Not Found)\n  next: name a merge request"),
         ({}, ["--project", "9/../42"], "GitLab answers 404"),
         ({}, ["--pull-request", "7"], "give one of --pull-request and --merge-request"),
     ],

@@ -1,75 +1,32 @@
-"""`review` and `comment`, and the steps of the GitHub Action and the GitLab job, run by bash over a git history."""
+"""`review` and `comment` over a git history. `test_review_in_ci.py` runs them in the Action and in the job of GitLab."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import gitlab_notes
 from support.builders import SPEC
+from support.ci_runs import a_spec_of, bash, commit, git, three_changed_stacks
 from support.github_comments import REPOSITORY, TOKEN, Comments, comments_of_a_pull_request
-from support.gitlab_notes import notes_of_a_merge_request
 
 from gpucluster.cli import main as program
 from gpucluster.spec.tree import plain
 from gpucluster.spec.yaml import parse
 
 ROOT = Path(__file__).parents[3]
-GIT = shutil.which("git") or "git"
-ACTION: Any = plain(parse((ROOT / "ci/github/action.yml").read_text()).root)
-GITLAB: Any = plain(parse((ROOT / "ci/gitlab.yml").read_text()).root)
 HOOKS: Any = plain(parse((ROOT / ".pre-commit-hooks.yaml").read_text()).root)
-STEPS: dict[str, Any] = {step["id"]: step for step in ACTION["runs"]["steps"]}
 MARKERS = {f"<!-- gpucluster:diff:{name} -->" for name in ("changed", "gone", "fresh")}
 
-pytestmark = pytest.mark.loopback  # the stand-ins of GitHub's and GitLab's API
+pytestmark = pytest.mark.loopback  # the stand-in of GitHub's API
 Said = pytest.CaptureFixture[str]
-
-
-def a_spec_of(name: str) -> str:
-    return SPEC.replace("name: burst", f"name: {name}", 1)
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A branch that changes one stack, adds one and deletes one; its base has gone on since."""
-    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):  # a hook that runs us sets them
-        monkeypatch.delenv(name, raising=False)
-    top = tmp_path / "clone"
-    (top / "stacks").mkdir(parents=True)
-    monkeypatch.chdir(top)
-    git("init", "-q", "-b", "main")
-    for name in ("changed", "gone", "same", "base"):
-        (top / f"stacks/{name}.yaml").write_text(a_spec_of(name))
-    commit("first")
-    git("checkout", "-q", "-b", "branch")
-    (top / "stacks/changed.yaml").write_text(a_spec_of("changed").replace("max: 16", "max: 32"))
-    (top / "stacks/gone.yaml").unlink()
-    (top / "stacks/fresh.yaml").write_text(a_spec_of("fresh"))
-    (top / "README.md").write_text("not a stack\n")
-    commit("change")
-    git("checkout", "-q", "main")
-    (top / "stacks/base.yaml").write_text(a_spec_of("base").replace("max: 16", "max: 20"))
-    commit("main goes on")
-    git("checkout", "-q", "branch")
-    return top
-
-
-def git(*argv: str) -> None:
-    """Run git with a fixed date: the names of commits stand in the comments."""
-    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-11-23T00:00:00Z")
-    subprocess.run([GIT, *argv], check=True, capture_output=True, env=os.environ | dates)
-
-
-def commit(subject: str) -> None:
-    git("add", "-A")
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", subject)
+    return three_changed_stacks(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -310,7 +267,7 @@ def test_second_run_updates_its_own_comment_only(posting: Comments, tmp_path: Pa
 @pytest.mark.parametrize(
     ("variables", "words", "said"),
     [
-        ({"GITHUB_TOKEN": "wrong"}, [], "GitHub answers 401\n  next: give a valid token"),
+        ({"GITHUB_TOKEN": "wrong"}, [], "GitHub answers 401 (Bad credentials)\n  next: give a valid token"),
         ({"GITHUB_TOKEN": ""}, [], "GITHUB_TOKEN is not set"),
         ({"GITHUB_API_URL": "http://example.org"}, [], "does not begin with https://"),
         ({"GITHUB_API_URL": "http://127.0.0.1:9"}, [], "Connection refused"),
@@ -352,6 +309,81 @@ def test_nothing_is_posted_if_not_every_comment_can_be_read(
     assert not any(call.startswith("POST") for call in posting.calls)
 
 
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr("gpucluster.cli.comment_api.sleep", found.append)
+    return found
+
+
+def test_limit_of_calls_is_waited_for(
+    posting: Comments, waited: list[float], tmp_path: Path, capsys: Said
+) -> None:
+    """A review of many stacks writes more comments in a minute than GitHub takes (80)."""
+    posting.limits = [(403, {"Retry-After": "7"}), (429, {})]
+    assert program.run(["comment", "--pull-request", "7", a_comment(tmp_path, "a", "one")]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("created ")
+    assert said.err == "GitHub takes no more calls now: 7 s\nGitHub takes no more calls now: 60 s\n"
+    assert waited == [7, 60], "without `retry-after`, at least a minute"
+    assert len(posting.found) == 1
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [(403, {"X-RateLimit-Remaining": "0"})],
+        [(403, {"Retry-After": "3600"})],
+        [(429, {"Retry-After": "1"})] * 9,
+    ],
+    ids=["until-reset", "too-long", "again-and-again"],
+)
+def test_limit_that_lasts_is_an_error_and_no_missing_right(
+    posting: Comments,
+    waited: list[float],
+    tmp_path: Path,
+    capsys: Said,
+    limits: list[tuple[int, dict[str, str]]],
+) -> None:
+    posting.limits = limits
+    argv = ["comment", "--pull-request", "7", "--from-fork", a_comment(tmp_path, "a", "one")]
+    assert program.run(argv) == 2
+    err = capsys.readouterr().err
+    assert "(You have exceeded a secondary rate limit.)\n  next: run the job again later" in err
+    assert sum(waited) <= 60
+
+
+def test_comment_that_is_refused_stops_no_other_one(posting: Comments, tmp_path: Path, capsys: Said) -> None:
+    files = [a_comment(tmp_path, "a", "x" * 65_536), a_comment(tmp_path, "b", "two")]
+    assert program.run(["comment", "--pull-request", "7", *files]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("created ")
+    assert (
+        "GitHub answers 422 (Validation Failed: Body is too long (maximum is 65536 characters))" in said.err
+    )
+    assert [one["body"].split()[-1] for one in posting.found] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "review.json: it is not what `gpucluster review` writes"),
+        ('{"reviews": [{"name": "../a", "comment": "x"}]}', "it is not what `gpucluster review` writes"),
+        ('{"reviews": [{"name": "a", "comment": "a.md"}]}', "a.md: cannot be read"),
+        ('{"reviews": [{"name": "b", "comment": "b.md"}]}', "b.md: its first line is not the marker of b"),
+    ],
+)
+def test_folder_that_review_did_not_write_is_refused(
+    posting: Comments, tmp_path: Path, capsys: Said, text: str, said: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/review.json").write_text(text)
+    (tmp_path / "out/b.md").write_text("<!-- gpucluster:diff:other -->\n\nof another stack\n")
+    assert program.run(["comment", "--pull-request", "7", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+    assert posting.calls == []
+
+
 def test_file_without_a_marker_is_refused_before_anything_is_posted(
     posting: Comments, tmp_path: Path, capsys: Said
 ) -> None:
@@ -362,132 +394,12 @@ def test_file_without_a_marker_is_refused_before_anything_is_posted(
     assert posting.calls == []
 
 
-QUICK = '[ "$4" != review ] || set -- "$@" --no-resources'  # after `-I -m gpucluster.cli`
-
-
-def _run(script: str, top: Path, begin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a step as the runner does: `bash -eo pipefail`, with our Python on PATH and where the Action installs it. It runs `begin` first."""
-    temp = Path(variables.get("RUNNER_TEMP", top.parent))
-    tools = top.parent / "tools"
-    programs = {
-        tools / "python3": "",
-        temp / "gpucluster/bin/python": "",
-        tools / "gpucluster": "-I -m gpucluster.cli",
-    }
-    for launcher, words in programs.items():
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        launcher.write_text(f'#!/bin/sh\n{begin}\nexec {sys.executable} {words} "$@"\n')
-        launcher.chmod(0o755)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(top)}
-    return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # noqa: S607  whichever bash there is
-        cwd=top,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_steps_of_the_action_review_three_stacks_and_comment(
-    repository: Path, server: Comments, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """All steps except `install`, which test_action.py runs. A second `comment` posts nothing new.
-
-    The comments are the examples of docs/review/.
-    """
-    summary = tmp_path / "summary.md"
-    variables = {
-        "BASE": "main",
-        "GITHUB_API_URL": server.address,
-        "GITHUB_REPOSITORY": REPOSITORY,
-        "GITHUB_STEP_SUMMARY": str(summary),
-        "GITHUB_TOKEN": TOKEN,
-        "PULL_REQUEST": "7",
-        "RUNNER_TEMP": str(tmp_path / "temp"),
-    }
-    for name in ("check", "review", "comment", "comment"):
-        done = _run(STEPS[name]["run"], repository, **variables)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert {one["body"].partition("\n")[0] for one in server.found} == MARKERS
-    assert len(server.found) == 3
-    assert set(summary.read_text().splitlines()) >= MARKERS
-    assert not any(call.startswith("PATCH") for call in server.calls), "nothing changed since"
-    for name in ("changed", "fresh", "gone"):
-        page = ROOT / f"docs/review/{name}.md"
-        made = (tmp_path / f"temp/gpucluster-review/{name}.md").read_text().partition("<details>")[0]
-        if request.config.getoption("--update-golden"):
-            page.write_text(made)
-        assert page.read_text() == made, "run: make golden"
-
-
-def test_action_posts_nothing_without_a_pull_request(repository: Path, tmp_path: Path) -> None:
-    done = _run(STEPS["comment"]["run"], repository, PULL_REQUEST="", RUNNER_TEMP=str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_action_expands_no_expression_in_a_script() -> None:
-    """A branch may have a name that bash would run."""
-    assert list(STEPS) == ["install", "check", "review", "comment"]
-    for step in STEPS.values():
-        assert "${{" not in step["run"]
-    needed = {name for step in STEPS.values() for name in re.findall(r"\$(BASE|PULL_REQUEST)\b", step["run"])}
-    assert needed == {"BASE", "PULL_REQUEST"}
-
-
-def _gitlab_job(top: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the script of the job with the variables of a merge request's pipeline.
-
-    The resources are planned in the steps of the action alone: that is the same command, and most of its time.
-    """
-    given = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "main", "CI_MERGE_REQUEST_IID": "7"} | variables
-    return _run("\n".join(GITLAB["gpucluster-review"]["script"]), top, QUICK, **given)
-
-
-def test_gitlab_job_posts_notes_and_updates_them(repository: Path) -> None:
-    with notes_of_a_merge_request() as server:
-        variables = {
-            "CI_API_V4_URL": server.address,
-            "CI_JOB_TOKEN": gitlab_notes.JOB_TOKEN,
-            "CI_MERGE_REQUEST_PROJECT_ID": gitlab_notes.PROJECT,
-            "CI_PROJECT_ID": "43",  # the pipeline of a fork
-            "GITLAB_TOKEN": gitlab_notes.TOKEN,
-        }
-        for words, calls in (("created", 3), ("unchanged", 3)):
-            done = _gitlab_job(repository, **variables)
-            assert done.returncode == 0, done.stdout + done.stderr
-            assert done.stdout.count(f"\n{words} ") == 3, done.stdout
-            assert len([call for call in server.calls if not call.startswith("GET")]) == calls
-        assert {one["body"].partition("\n")[0] for one in server.found} == MARKERS
-        (repository / "stacks/changed.yaml").write_text(a_spec_of("changed").replace("max: 16", "max: 64"))
-        commit("larger")
-        done = _gitlab_job(repository, **variables)
-        words = re.findall("^(updated|unchanged) ", done.stdout, re.MULTILINE)
-        assert words == ["updated", "updated", "unchanged"], "a comment names the commit that it is about"
-        assert len(server.found) == 3
-
-
-def test_gitlab_job_without_a_token_writes_the_comments_as_artifacts(repository: Path) -> None:
-    job = GITLAB["gpucluster-review"]
-    done = _gitlab_job(repository)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("GITLAB_TOKEN is not set: the comments are only files of this job\n")
-    written = repository / job["artifacts"]["paths"][0]
-    assert {file.name for file in written.iterdir()} == {"changed.md", "fresh.md", "gone.md"}
-
-
-def test_gitlab_job_posts_nothing_if_no_stack_differs(repository: Path) -> None:
-    done = _gitlab_job(repository, CI_MERGE_REQUEST_DIFF_BASE_SHA="HEAD", GITLAB_TOKEN=gitlab_notes.TOKEN)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("no stack differs between HEAD and HEAD\n")
-
-
 def test_pre_commit_hook_checks_the_files_that_it_matches(repository: Path) -> None:
     (hook,) = HOOKS
     pattern = re.compile(hook["files"])
     assert pattern.search("stacks/a.yaml")
     assert pattern.search("workloads/a.yaml")
     assert not pattern.search("stacks/lookups/a.yaml")
-    assert _run(f"{hook['entry']} stacks/changed.yaml", repository).returncode == 0
-    (repository / "stacks/changed.yaml").write_text("{")
-    assert _run(f"{hook['entry']} stacks/changed.yaml", repository).returncode == 1
+    for text, code in ((a_spec_of("changed"), 0), ("{", 1)):
+        (repository / "stacks/changed.yaml").write_text(text)
+        assert bash(f"{hook['entry']} stacks/changed.yaml", repository, {}).returncode == code
