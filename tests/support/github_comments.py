@@ -26,7 +26,6 @@ _TOO_LONG = {
     "field": "data",
     "message": f"Body is too long (maximum is {LONGEST} characters)",
 }
-_MESSAGES = {400: "Bad Request", 401: "Bad credentials", 403: "Request forbidden by administrative rules"}
 _LIST = re.compile(rf"/repos/{REPOSITORY}/issues/(\d+)/comments")
 _ONE = re.compile(rf"/repos/{REPOSITORY}/issues/comments/(\d+)")
 
@@ -95,15 +94,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _result(
         self, server: Comments, method: str, path: str, query: str, body: bytes
     ) -> tuple[int, Any, str]:
-        if refused := self._refused():
-            return refused, {"message": _MESSAGES[refused]}, ""
+        if refused := self._refused(method):
+            return refused[0], {"message": refused[1]}, ""
         listed, one = _LIST.fullmatch(path), _ONE.fullmatch(path)
         if method == "GET" and listed and listed[1] == "7":
             return self._page(server, query)
         if method not in {"POST", "PATCH"} or not ((listed and listed[1] == "7") or one):
             return 404, {"message": "Not Found"}, ""
-        if self.headers.get("Authorization") == f"Bearer {READ_TOKEN}":
-            return 403, {"message": _READ_ONLY}, ""
         text = _body(body)
         if text is None:
             return 422, {"message": "Validation Failed"}, ""
@@ -113,12 +110,15 @@ class _Handler(BaseHTTPRequestHandler):
             return 201, server.add(text), ""
         return self._updated(server, int(one[1]) if one else 0, text)
 
-    def _refused(self) -> int | None:
-        if self.headers.get("Authorization") not in {f"Bearer {TOKEN}", f"Bearer {READ_TOKEN}"}:
-            return 401
+    def _refused(self, method: str) -> tuple[int, str] | None:
+        token = self.headers.get("Authorization")
+        if token not in {f"Bearer {TOKEN}", f"Bearer {READ_TOKEN}"}:
+            return 401, "Bad credentials"
         if not self.headers.get("User-Agent"):
-            return 403
-        return None if self.headers.get("X-GitHub-Api-Version") == "2022-11-28" else 400
+            return 403, "Request forbidden by administrative rules"
+        if self.headers.get("X-GitHub-Api-Version") != "2022-11-28":
+            return 400, "Bad Request"
+        return (403, _READ_ONLY) if method != "GET" and token == f"Bearer {READ_TOKEN}" else None
 
     def _updated(self, server: Comments, number: int, text: str) -> tuple[int, Any, str]:
         found = next((one for one in server.found if one["id"] == number), None)

@@ -1,19 +1,36 @@
-"""What GitHub's comments and GitLab's notes share: a call of a REST API without redirects, and its pages."""
+"""What GitHub's comments and GitLab's notes share: a call of a REST API without redirects, its waits, and its pages."""
 
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from time import sleep
+from typing import TYPE_CHECKING, Any, Protocol
 
+from gpucluster.cli.output import progress
 from gpucluster.errors import GpuclusterError
+from gpucluster.text import printable
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 PAGE = 100  # posts in one page: the most that GitHub and GitLab give
 _MOST_PAGES = 50
 _NEXT = re.compile(r'<([^<>]+)>; rel="next"')
 _TIMEOUT_S = 30.0
+_MOST_WAITS = 3
+_MINUTE_S = 60  # the longest wait, and that without `Retry-After`: what GitHub asks for
+_LIMITED = 429
 Answer = dict[str, Any]  # one object of the API's JSON
+
+
+class RefusedError(GpuclusterError):
+    """The API refuses a call, or there is no token for it. `code` is that of HTTP; 429: too many calls."""
+
+    def __init__(self, code: int, message: str, *, next_step: str | None) -> None:
+        super().__init__(message, next_step=next_step)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +69,10 @@ def api_of(variable: str, default: str) -> str:
 
 
 def token_of(variable: str, next_step: str) -> str:
-    """Return the token of the variable. GpuclusterError with `next_step` if it is not set."""
+    """Return the token of the variable. RefusedError with `next_step` if it is not set."""
     found = os.environ.get(variable, "")
     if not found:
-        raise GpuclusterError(f"{variable} is not set", next_step=next_step)
+        raise RefusedError(401, f"{variable} is not set", next_step=next_step)
     return found
 
 
@@ -69,8 +86,23 @@ class Api:
     next_steps: Mapping[int, str]
 
     def call(self, method: str, url: str, body: Answer | None = None) -> tuple[Any, str]:
-        """Return the answer, and its Link header."""
-        import urllib.error
+        """Return the answer, and its Link header. Where the API limits its calls, wait as it asks for."""
+        from urllib.error import HTTPError
+
+        for waits in range(_MOST_WAITS + 1):
+            try:
+                return self._answered(method, url, body)
+            except HTTPError as error:
+                seconds = _wait(error)
+                if seconds is None or seconds > _MINUTE_S or waits == _MOST_WAITS:
+                    raise self._refused(f"{method} {url}", error, limited=seconds is not None) from None
+                progress(f"{self.name} takes no more calls now: {seconds} s")
+                sleep(seconds)
+            except (OSError, ValueError) as error:
+                raise GpuclusterError(f"{method} {url}: {error}") from None
+        raise RuntimeError("the last try returns or raises")
+
+    def _answered(self, method: str, url: str, body: Answer | None) -> tuple[Any, str]:
         import urllib.request
 
         headers = {"User-Agent": "gpucluster", **self.headers}
@@ -87,16 +119,15 @@ class Api:
             urllib.request.HTTPErrorProcessor,
         ):
             opener.add_handler(handler())
-        try:
-            with opener.open(request, timeout=_TIMEOUT_S) as response:
-                return json.load(response), response.headers.get("Link", "")
-        except urllib.error.HTTPError as error:
-            raise GpuclusterError(
-                f"{method} {url}: {self.name} answers {error.code}",
-                next_step=self.next_steps.get(error.code),
-            ) from None
-        except (OSError, ValueError) as error:
-            raise GpuclusterError(f"{method} {url}: {error}") from None
+        with opener.open(request, timeout=_TIMEOUT_S) as response:
+            return json.load(response), response.headers.get("Link", "")
+
+    def _refused(self, call: str, error: "HTTPError", *, limited: bool) -> RefusedError:
+        reason = _reason(error.read(10_000))
+        said = f"{call}: {self.name} answers {error.code}{f' ({reason})' if reason else ''}"
+        if limited:
+            return RefusedError(_LIMITED, said, next_step="run the job again later")
+        return RefusedError(error.code, said, next_step=self.next_steps.get(error.code))
 
     def pages(self, first: str, too_many: GpuclusterError) -> Iterator[Answer]:
         """Yield the objects of all pages. Raise `too_many` after 5,000 of them."""
@@ -114,6 +145,39 @@ class Api:
                 )
         if url is not None:
             raise too_many
+
+
+def _wait(error: "HTTPError") -> int | None:
+    """Return for how many seconds the API wants no call; None if that is not why it refuses.
+
+    docs.github.com, "Rate limits for the REST API"; docs.gitlab.com, "User and IP rate limits".
+    """
+    asked = error.headers.get("Retry-After", "")
+    if error.code not in {403, _LIMITED}:
+        return None
+    if asked.isdecimal():
+        return int(asked)
+    if error.headers.get("X-RateLimit-Remaining") == "0":
+        return 60 * _MINUTE_S  # until the hour ends
+    return _MINUTE_S if error.code == _LIMITED else None
+
+
+def _reason(body: bytes) -> str:
+    """Return what an answer says of its refusal: `message` of GitHub, `message` or `error` of GitLab."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return ""
+    if not isinstance(found, dict):
+        return ""
+    errors = found.get("errors")
+    first = (
+        errors[0].get("message")
+        if isinstance(errors, list) and errors and isinstance(errors[0], dict)
+        else None
+    )
+    parts = (found.get("message", found.get("error")), first)
+    return printable(": ".join(str(one) for one in parts if one), 300)
 
 
 def too_many(what: str) -> GpuclusterError:

@@ -11,8 +11,9 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _NEXT_STEPS = {
     **dict.fromkeys((301, 302, 307, 308), "name the repository as it is called now: --repository OWNER/NAME"),
     401: "give a valid token in GITHUB_TOKEN",
-    403: "give the job the right `pull-requests: write`; pull requests of forks do not have it",
+    403: "give the job the right `pull-requests: write`",
     404: "name a pull request that the token may read",
+    422: "post a shorter text",
 }
 
 

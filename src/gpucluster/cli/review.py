@@ -1,5 +1,6 @@
 """`gpucluster review`: one comment for each stack that a branch changes, for pull requests."""
 
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from gpucluster.gitops.model import Diff, Origin
 
 _WRONG = 2  # exit code: a spec of the branch is not valid
-_NAMED = re.compile(r"[a-z0-9-]+")  # what a cluster's name and the first line of a comment have
+NAMED = re.compile(r"[a-z0-9-]+")  # what a cluster's name and the first line of a comment have
+REVIEW = "review.json"  # in the folder of the comments: what was reviewed, written last
 _STACK = re.compile(r"(?:stacks/(?:lookups/)?|workloads/)([^/]+)\.yaml")
 
 
@@ -51,9 +53,10 @@ def review(  # noqa: PLR0917  typer's options
         ancestor, commit = _commits(base, head)
         found, listed = list(changed_stacks(ancestor, commit)), prices_from(prices)
         reviews = [_reviewed(one, to, (prices, listed), with_resources=resources) for one in found]
+        result = {"ancestor": ancestor, "head": commit, "reviews": reviews}
+        _write(to / REVIEW, json.dumps(result, indent=1, sort_keys=True))
         if output is Output.JSON:
-            ok = not any(one["wrong"] == "new" for one in reviews)
-            answer(ok=ok, ancestor=ancestor, head=commit, reviews=reviews)
+            answer(ok=not any(one["wrong"] == "new" for one in reviews), **result)
         for one in reviews if output is not Output.JSON else ():
             print_result(printable(f"{one['name']}: {_verdict(one)}: {one['comment'] or 'no comment'}"))
         if not reviews and output is not Output.JSON:
@@ -104,7 +107,7 @@ def _reviewed(
     from gpucluster.cli.diff import as_markdown, compared_files
     from gpucluster.gitops.report.values import compared_values
 
-    if not _NAMED.fullmatch(one.name):
+    if not NAMED.fullmatch(one.name):
         return _nameless(one)
     comment = to / f"{one.name}.md"
     worst, wrong, read = None, None, (_origins(one.old), _origins(one.new))

@@ -57,7 +57,7 @@ def test_each_stack_of_the_branch_has_a_comment(repository: Path, tmp_path: Path
         f"fresh: live: {tmp_path}/out/fresh.md",
         f"gone: data-loss: {tmp_path}/out/gone.md",
     ]
-    first = {file.read_text().partition("\n")[0] for file in (tmp_path / "out").iterdir()}
+    first = {file.read_text().partition("\n")[0] for file in (tmp_path / "out").glob("*.md")}
     assert first == MARKERS
     assert "`pools[h200].nodes.max`: `16 -> 32`" in (tmp_path / "out/changed.md").read_text()
 

@@ -58,6 +58,14 @@ def not_compared(
     return "\n\n".join(parts)
 
 
+def withdrawn(name: str) -> str:
+    """Return what replaces the comment of a stack that a change no longer touches."""
+    said = (
+        f"This change no longer touches the stack {code(name)}. What stood here is about an earlier commit."
+    )
+    return "\n\n".join((marker(name), f"## {name}: no change", said))
+
+
 def _origins(old: tuple[Origin, ...], new: tuple[Origin, ...]) -> str:
     """Return which bytes were read. A reader compares them with what is merged."""
     lines = (f"- {side}: {_origin(one)}" for side, found in (("old", old), ("new", new)) for one in found)
