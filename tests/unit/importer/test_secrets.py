@@ -1,0 +1,51 @@
+"""No password of a site's files is in the spec, in the report or in an error, whatever its characters."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucluster.cli.import_ import report
+from gpucluster.importer.run import import_files
+
+CONF = "ClusterName=c\nSlurmctldHost=ctl\nNodeName=n1 CPUs=2\nPartitionName=p Nodes=n1 Default=YES\n"
+
+
+def told(folder: Path, *lines: str) -> str:
+    (folder / "slurm.conf").write_text(CONF + "\n".join(lines) + "\n")
+    found = import_files([folder], version="26.05")
+    return "\n".join((*report(found), found.text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AccountingStoragePass=kJ8/hunter2+xA==",
+        "JobCompPass=q/hunter2",
+        'JobCompPass="q hunter2"',
+        'JobCompPass="q"hunter2',
+        "JobCompPass = hunter2 hunter2",
+        'JobCompPass="hunter2',
+        "JobCompLoc=http://elastic:hunter2@es:9200",
+        "JobCompLoc=http://elastic:a/b@hunter2@es:9200",
+        "JobCompParams=user=slurm,password=hunter2,hunter2",
+        "JobCompParams=api_token=hunter2",
+        "JobCompPass=\\",
+    ],
+)
+def test_password_is_not_told(line: str, tmp_path: Path) -> None:
+    """Regression: a password with a slash was taken for the path of a socket."""
+    assert "hunter2" not in told(tmp_path, line)
+
+
+def test_what_is_beside_a_password_is_told(tmp_path: Path) -> None:
+    text = told(tmp_path, "JobCompLoc=http://elastic:hunter2@es:9200/jobs", "JobCompParams=timeout=5,password=x")
+    assert "http://…@es:9200/jobs" in text
+    assert "timeout=5,password=…" in text
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text("/+=@#\"'\\:,;!$%&()|{}[]~^é", max_size=12), st.sampled_from(("{}", '"{}"', "x{}x")))
+def test_no_character_shows_a_password(tmp_path: Path, text: str, form: str) -> None:
+    assert "hunter2" not in told(tmp_path, f"StoragePass={form.format(f'{text}hunter2{text}')}")
