@@ -13,7 +13,7 @@ _VALUE = re.compile(r"[!-~]{1,1000}")
 PLUGINS = frozenset(
     ("mpidefault", "jobsubmitplugins", "clifilterplugins", "debugflags")
 )  # the check of rendered keys refuses values that `extra` takes
-_NEVER = "/#\"'\\`…"  # a path or a plugin of the site's machines, a quote, and a hidden password
+_NEVER = f"/#\"'\\`{keys.HIDDEN}"  # a path or a plugin of the site's machines, a quote, and a hidden password
 
 
 def extra_of(kind: str, every: Iterable[Settings]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 `canonical` gives keys of the same meaning one name, so that a comparison finds a value that only has another name.
 """
 
+import re
+
 from gpucluster import catalog
 from gpucluster.text import format_duration
 
@@ -27,7 +29,10 @@ TIMES = {  # in minutes, rounded up
     ("partition", "maxtime"), ("partition", "defaulttime"), ("slurm.conf", "maxtime"),
 }  # fmt: skip
 TIMES_IN_SECONDS = {("slurm.conf", "preemptexempttime")}
-SECRET = ("pass",)  # a key with this part may hold a password; its value is never shown
+SECRET = ("pass", "secret", "token")  # a key, or a word of a value, with this part may hold a password
+HIDDEN = "…"
+_OF_URL = re.compile(r"(://).*@", re.DOTALL)
+_OF_WORD = re.compile(rf"((?:{'|'.join(SECRET)})\w*=).*", re.DOTALL | re.IGNORECASE)
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
 
@@ -91,6 +96,18 @@ def duration(mins: int) -> str:
 def secret(key: str) -> bool:
     """Whether the value of the key may be a password."""
     return any(part in key.lower() for part in SECRET)
+
+
+def shown(key: str, value: str) -> str:
+    """The value without a password: that of a key, before the host of a URL, and from such a word of a list to its end."""
+    if secret(key):
+        return HIDDEN
+    return _OF_WORD.sub(rf"\1{HIDDEN}", _OF_URL.sub(rf"\1{HIDDEN}@", value))
+
+
+def has_secret(line: str) -> bool:
+    """Whether a line has a password, so that none of its words is shown."""
+    return secret(line) or "://" in line
 
 
 def _meaning(kind: str, key: str, text: str) -> object:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpucluster.importer import keys
 from gpucluster.text import short
 
 MAX_DEPTH = 8  # of files that include files
@@ -122,7 +123,7 @@ class Reader:
         yield place, _ESCAPE.sub(r"\1", "".join(parts))
 
     def _statement(self, place: FileLine, line: str) -> Iterator[Statement]:
-        pairs, at = list[Pair](), 0
+        pairs, at, hidden = list[Pair](), 0, keys.has_secret(line)
         while line[at:].strip():
             match = _PAIR.match(line, at)
             if match is not None:
@@ -135,7 +136,8 @@ class Reader:
             word = _WORD.match(line, at)
             if word is None:
                 break
-            self.complain(place, f"{short(word[1], 60)!r} is not key=value; it is not imported")
+            strange = keys.HIDDEN if hidden else short(word[1], 60)
+            self.complain(place, f"{strange!r} is not key=value; it is not imported")
             at = word.end()
         if pairs:
             yield Statement(place, tuple(pairs))

@@ -423,7 +423,7 @@ def _settings(kind: str, statement: Statement, pairs: Iterable[Pair]) -> Setting
 
 
 def _put(settings: Settings, kind: str, pair: Pair, place: FileLine) -> None:
-    value = "…" if keys.secret(pair.key) and "/" not in pair.value else pair.value
+    value = keys.shown(pair.key, pair.value)
     key, written = keys.canonical(kind, pair.key), keys.spelled(kind, pair.key)
     if key in settings and settings[key].written != written:
         key = pair.key.lower()  # both the old and the new name of a key: each is listed
