@@ -19,13 +19,15 @@ from gpucluster.spec.fields import parse_name
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
-_LINE = re.compile(r"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'[^']*'|[^:']*))*)")
-_OPTION = re.compile(r":(\w+)=(?:'([^']*)'|([^:']*))")
+_VALUE = r"(?:[0-9]+-)?[0-9]+(?::[0-9]{2}){1,2}|[^:']*"  # a time, or a word
+_LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'[^']*'|{_VALUE}))*)")
+_OPTION = re.compile(rf":(\w+)=(?:'([^']*)'|({_VALUE}))")
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _SILENT = frozenset(
     {"description", "organization", "defaultaccount", "adminlevel", "defaultqos", "qos", "fairshare"}
 )
 _LIMITS_OF_QOS = {"grptres": "gpus", "maxtresperuser": "gpus_per_user", "maxtrespu": "gpus_per_user"}
+_EXEMPTIONS = ("preemptmode", "preemptexempttime", "gracetime")
 _SHARE = re.compile(r"[0-9]{1,9}")
 
 
@@ -55,6 +57,7 @@ class Associations:
     users: dict[str, str] = field(default_factory=dict[str, str])
     qos: tuple[str, ...] = ()  # of the cluster: accounts without QOS have them
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
+    exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none of them
 
 
 def read_associations(site: Site, file: str, text: str) -> Associations:
@@ -66,6 +69,8 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
         place, match = FileLine(file, number), _LINE.fullmatch(line.strip())
         if match is None:
             site.complain(place, "the line is none of `sacctmgr dump`")
+            if line.startswith("QOS"):  # it may have kept jobs from being preempted
+                found.exemptions = (*found.exemptions, "a QOS")
             continue
         kind, name = match[1], match[2]
         options = {key.lower(): quoted or plain for key, quoted, plain in _OPTION.findall(match[3])}
@@ -126,6 +131,8 @@ def _define(site: Site, found: Associations, name: str, place: FileLine, options
         if limit and number is not None:
             limits[limit] = number
         elif key not in ("description", "priority", "preempt"):
+            if key in _EXEMPTIONS:
+                found.exemptions = (*found.exemptions, key)
             site.complain(
                 place, f"the QOS {name}: {key}={value} is not imported: the spec has no field for it"
             )

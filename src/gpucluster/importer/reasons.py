@@ -35,8 +35,8 @@ def why(change: Change, at: Key, old: Setting | None, new: Setting | None, why_l
 
 def _why_changed(at: Key, old: Setting, made: Made) -> str:
     kind, _, key = at
-    if refused := _refused(at, made):
-        return refused
+    if noted := _noted(at, made):
+        return noted
     if (kind, key) in keys.TIMES:
         return _why_time(old.value)
     if reason := _CHANGED.get((kind, key)):
@@ -61,12 +61,11 @@ def _why_tier(value: str) -> str:
     return f"not imported: `partitions[].tier` is at most {MOST_TIER}" if int(value) > MOST_TIER else ""
 
 
-def _refused(at: Key, made: Made) -> str:
-    """What the rules of the spec say about the value, which `extra` would have."""
-    kind, name, key = at
-    of = {one for (of, _, low), one in made.refused.items() if (of, low) == (kind, key)}
-    why = made.refused.get((kind, name, key)) or next(iter(sorted(of)), "")
-    return f"not imported: {why}" if why else ""
+def _noted(at: Key, made: Made) -> str:
+    """The reason from where the value was decided. Those of `extra` of a pool count for its nodes."""
+    kind, _, key = at
+    of_pools = (why for (of, _, low), why in sorted(made.reasons.items()) if (of, low) == (kind, key) == ("node", key))
+    return made.reasons.get(at) or next(of_pools, "")
 
 
 def _owned(kind: str, old: Setting) -> str:
@@ -87,6 +86,7 @@ class WhyLost:
             "no node of the partition is imported"
             if kind == "partition" and name not in self.made.partitions.values()
             else "",
+            _noted(at, self.made),
             _LINES_OF_OTHERS.get(kind, ""),
             "a spec for hosts has one head"
             if kind == "slurm.conf" and key.startswith("slurmctldhost ")
@@ -100,7 +100,6 @@ class WhyLost:
             f"not imported: {_PROGRAMS[key]}" if kind == "slurm.conf" and key in _PROGRAMS else "",
             f"not imported: write `{field}`" if (field := _field_of(kind, key)) else "",
             _why_tier(old.value) if (kind, key) == ("partition", "prioritytier") else "",
-            _refused(at, self.made),
             f"not imported: {owned}" if (owned := _owned(kind, old)) else "",
             _not_extra(kind, old),
         )
@@ -208,14 +207,9 @@ _PROGRAMS = {  # a program of the site: what to do with it
 }
 _FIELDS = (  # the beginning of keys, and the field of a spec for the same purpose; its values are other ones
     ("slurm.conf", "accountingstorage", "slurm.accounting"),
-    ("slurm.conf", "preempt", "slurm.preemption"),
     ("slurm.conf", "priorityweight", "slurm.accounting"),
     ("slurm.conf", "healthcheck", "health"),
     ("slurm.conf", "switchtype", "slurm.topology.block.imex"),
-    ("partition", "allowaccounts", "partitions[].accounts"),
-    ("partition", "allowqos", "partitions[].allow_qos"),
-    ("partition", "qos", "partitions[].qos"),
-    ("partition", "preemptmode", "slurm.preemption"),
     ("partition", "maxcpuspernode", "partitions[].max_cpus_per_node"),
 )
 _EXTRA_KINDS = {kind: catalog.slurm_key_names(kind).keys() for kind in OWNED}

@@ -1,10 +1,10 @@
 """Who may use a partition, and who preempts whom: the fields of a spec for AllowAccounts, AllowQos, QOS and PreemptType.
 
-A spec refuses the name of an account or QOS that it does not have. So a list is imported only if all of its names are; the
-list of differences has the others.
+A spec refuses the name of an account or QOS that it does not have. With accounts in the spec such a name is that of nobody, and is
+left out. What cannot be kept safely is not written: no preemption without its exemptions, and a partition without its rules is DOWN.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from gpucluster.importer import keys
 from gpucluster.importer.site import Settings, Site
@@ -13,73 +13,211 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS
 from gpucluster.text import format_duration
 
+ACCESS = (
+    "allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv",
+)  # fmt: skip
+EXEMPTIONS = ("preemptexempttime", "preemptparameters")  # of slurm.conf
 _LISTS = {"allowaccounts": ("accounts", "accounts"), "allowqos": ("allow_qos", "qos"), "qos": ("qos", "qos")}
+_DENIED = {"denyaccounts": "accounts", "denyqos": "qos"}
+_NAMES = {"accounts": "account", "qos": "QOS"}
+_OPEN = ("all", "no", "false", "0", "")  # a value that keeps nobody out
 _BY = {"preempt/qos": "qos", "preempt/partition_prio": "partition"}
 _MODES = ("requeue", "cancel")
 _MOST_EXEMPT_S = 30 * 86400
+_NO_DUMP = "not imported: it names accounts or QOS of the database; add the assoc.dump of `sacctmgr dump`"
+_Part = dict[str, Value]
 
 
 def with_restrictions(made: Made, site: Site) -> None:
     """Add the fields to the partitions and to `slurm`. The spec has its accounts and QOS already."""
-    known = {part: _names(made.spec.get(part)) for part in ("accounts", "qos")}
+    known = {part: _names(made.spec.get(part)) for part in _NAMES}
     if made.spec.get("accounts"):  # the database has always this QOS
         known["qos"] |= {NORMAL_QOS}
-    old = {new: name for name, new in made.partitions.items()}
-    partitions = made.spec["partitions"]
-    if isinstance(partitions, list):
-        made.spec["partitions"] = [
-            {**one, **dict(_of_partition(site.partitions[old[str(one["name"])]], known))}
-            for one in partitions
-            if isinstance(one, Mapping)
-        ]
-    slurm, preemption = made.spec["slurm"], _preemption(site.cluster)
+    _each_partition(made, site, lambda one, settings: _restricted(made, one, settings, known))
+    slurm, preemption = made.spec["slurm"], _preemption(made, site.cluster)
     if isinstance(slurm, Mapping) and preemption:
         made.spec["slurm"] = {**slurm, "preemption": preemption}
     if preemption.get("by") != "qos":
         _without_preempts(made)
 
 
-def without_restrictions(made: Made) -> None:
+def without_restrictions(made: Made, site: Site) -> None:
     """Take the restrictions out of the spec again, for example because its accounts are not imported."""
     fields = {field for field, _ in _LISTS.values()}
-    partitions = made.spec["partitions"]
-    if isinstance(partitions, list):
-        made.spec["partitions"] = [
-            {key: value for key, value in one.items() if key not in fields}
-            for one in partitions
-            if isinstance(one, Mapping)
-        ]
+
+    def less(one: _Part, settings: Settings) -> _Part:
+        for key in (*_LISTS, *_DENIED):
+            if key in settings:
+                made.reasons["partition", str(one["name"]), key] = "not imported: the accounts of the dump are not"
+        return {key: value for key, value in one.items() if key not in fields}
+
+    _each_partition(made, site, less)
 
 
-def without_preemption(made: Made) -> bool:
+def without_preemption(made: Made, why: str) -> bool:
     """Take `slurm.preemption` out of the spec again; return whether it was there."""
     slurm = made.spec["slurm"]
     if not isinstance(slurm, Mapping) or "preemption" not in slurm:
         return False
     made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "preemption"}
+    _no_preemption(made, why)
     _without_preempts(made)
     return True
 
 
-def _of_partition(settings: Settings, known: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, Value]]:
+def make_safe(made: Made, site: Site) -> bool:
+    """Take out of the finished spec what has lost its exemptions or its rules; return whether it changed."""
+    before = dict(made.spec)
+    lost = tuple(dict.fromkeys(_lost_exemptions(made, site)))
+    if lost:
+        without_preemption(
+            made,
+            f"an exemption from it is lost ({', '.join(lost)}), so jobs that are safe on the site could be ended",
+        )
+    _each_partition(made, site, lambda one, settings: _closed(made, one, settings))
+    return made.spec != before
+
+
+def _each_partition(made: Made, site: Site, change: Callable[[_Part, Settings], _Part]) -> None:
+    old = {new: name for name, new in made.partitions.items()}
+    partitions = made.spec["partitions"]
+    if isinstance(partitions, list):
+        made.spec["partitions"] = [
+            change(dict(one), site.partitions[old[str(one["name"])]])
+            for one in partitions
+            if isinstance(one, Mapping)
+        ]
+
+
+def _restricted(made: Made, one: _Part, settings: Settings, known: Mapping[str, frozenset[str]]) -> _Part:
+    """The partition with its lists; the reason for each name that is left out."""
+    name = str(one["name"])
     for key, (field, part) in _LISTS.items():
-        names = [name.strip().lower() for name in settings[key].value.split(",")] if key in settings else []
-        if names and frozenset(names) <= known[part]:
-            yield field, names[0] if key == "qos" else list(dict.fromkeys(names))
+        if key not in settings or settings[key].value.lower() in _OPEN:
+            continue
+        kept, why = _kept(settings[key].value, part, known)
+        if kept:
+            one[field] = kept[0] if key == "qos" else kept
+        if why:
+            made.reasons["partition", name, key] = f"not imported: {why}" if known["accounts"] else _NO_DUMP
+    for key, part in _DENIED.items():
+        if key not in settings:
+            continue
+        kept, why = _kept(settings[key].value, part, known)
+        _set_extra(one, keys.spelled("partition", key), ",".join(kept))
+        if not known["accounts"]:
+            made.reasons["partition", name, key] = _NO_DUMP
+        elif why:
+            made.reasons["partition", name, key] = f"{why}, so no job has it: nothing changes"
+    return one
 
 
-def _preemption(cluster: Settings) -> dict[str, Value]:
+def _kept(value: str, part: str, known: Mapping[str, frozenset[str]]) -> tuple[list[str], str]:
+    names = list(dict.fromkeys(name.strip().lower() for name in value.split(",")))
+    strange = [name for name in names if name not in known[part]]
+    why = f"the spec has no {_NAMES[part]} {', '.join(strange)}" if strange else ""
+    return [name for name in names if name in known[part]], why
+
+
+def _set_extra(one: _Part, key: str, value: str) -> None:
+    """Set a key of `extra`, or remove it."""
+    found = one.pop("extra", {})
+    extra = {name: old for name, old in found.items() if name != key} if isinstance(found, Mapping) else {}
+    if value:
+        extra = dict(sorted({**extra, key: value}.items()))
+    if extra:
+        one["extra"] = extra
+
+
+def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
+    """The partition as DOWN if a rule of who may use it is lost. A name that nobody has is no loss."""
+    extra = one.get("extra")
+    has = {key.lower() for key in extra} if isinstance(extra, Mapping) else set[str]()
+    has |= {key for key, (field, _) in _LISTS.items() if field in one}
+    name = str(one["name"])
+    lost = [
+        settings[key].written
+        for key in ACCESS
+        if key in settings
+        and settings[key].value.lower() not in _OPEN
+        and key not in has
+        and not made.reasons.get(("partition", name, key), "").endswith("nothing changes")
+    ]
+    if lost:
+        _set_extra(one, "State", "DOWN")
+        made.made_up = (
+            *made.made_up,
+            f"the partition {name} is DOWN: its {' and '.join(lost)} {'is' if len(lost) == 1 else 'are'} not imported, and without "
+            "it everybody could use the partition. Write the rule, then remove `State`.",
+        )
+        made.reasons["partition", name, "state"] = f"the partition is DOWN: its {' and '.join(lost)} cannot be kept"
+    return one
+
+
+def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
+    """The keys that keep jobs of the site from being ended, and that the spec lacks."""
+    yield from made.lost_exemptions
+    slurm = made.spec["slurm"]
+    preemption = slurm.get("preemption") if isinstance(slurm, Mapping) else None
+    if not isinstance(slurm, Mapping) or not isinstance(preemption, Mapping):
+        return
+    extra = slurm.get("extra")
+    has = {key.lower() for key in extra} if isinstance(extra, Mapping) else set[str]()
+    has |= {"preemptexempttime"} if "exempt" in preemption else set()
+    whole = {key for key in EXEMPTIONS if ("slurm.conf", "", key) in made.reasons}
+    yield from (
+        site.cluster[key].written
+        for key in EXEMPTIONS
+        if key in site.cluster and (key not in has or key in whole) and _seconds(site.cluster, key) != 0
+    )
+    if preemption.get("by") != "partition":
+        return
+    partitions = made.spec["partitions"]
+    of = {str(one["name"]): one for one in partitions if isinstance(one, Mapping)} if isinstance(partitions, list) else {}
+    for old, new in made.partitions.items():
+        settings, one = site.partitions[old], of.get(new, {})
+        mode = settings["preemptmode"].value.lower() if "preemptmode" in settings else preemption["mode"]
+        same = mode == preemption["mode"]
+        if "preemptmode" in settings:
+            made.reasons["partition", new, "preemptmode"] = (
+                "it is the mode of the cluster: nothing changes"
+                if same
+                else "not imported: a spec has one mode of preemption for all partitions"
+            )
+        if not same:
+            yield "PreemptMode"
+        if "gracetime" in settings and "GraceTime" not in (one.get("extra") or {}):
+            yield "GraceTime"
+        tier = settings.get("prioritytier")
+        if tier is not None and tier.value != str(one.get("tier", 1)):
+            yield "PriorityTier"
+
+
+def _preemption(made: Made, cluster: Settings) -> dict[str, Value]:
     """The mode is one word: with `GANG` or `SUSPEND` jobs share nodes in turn, which a spec does not have."""
     plugin, mode = (
         cluster[key].value.lower() if key in cluster else "" for key in ("preempttype", "preemptmode")
     )
-    if plugin not in _BY or mode not in _MODES:
+    if plugin not in _BY:
+        _no_preemption(made, f"`slurm.preemption` is by {' or '.join(_BY.values())}")
         return {}
-    exempt = _seconds(cluster, "preemptexempttime")
-    more: dict[str, Value] = (
-        {"exempt": format_duration(exempt)} if exempt and exempt <= _MOST_EXEMPT_S else {}
-    )
+    if mode not in _MODES:
+        _no_preemption(made, f"`slurm.preemption.mode` is {' or '.join(_MODES)}")
+        return {}
+    exempt, at = _seconds(cluster, "preemptexempttime"), ("slurm.conf", "", "preemptexempttime")
+    more: dict[str, Value] = {}
+    if exempt and exempt <= _MOST_EXEMPT_S:
+        more["exempt"] = format_duration(exempt)
+    elif exempt:
+        made.reasons[at] = "not imported: `slurm.preemption.exempt` is at most 30 days"
+    elif exempt is None and "preemptexempttime" in cluster:
+        made.reasons[at] = "not imported: it is no time of Slurm's"
     return {"by": _BY[plugin], "mode": mode, **more}
+
+
+def _no_preemption(made: Made, why: str) -> None:
+    for key in ("preempttype", "preemptmode", "preemptexempttime"):
+        made.reasons.setdefault(("slurm.conf", "", key), f"not imported: {why}")
 
 
 def _seconds(settings: Settings, key: str) -> int | None:

@@ -12,7 +12,7 @@ from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.extra import refused
 from gpucluster.importer.files import Folder, require_text
 from gpucluster.importer.lines import Complaint, FileLine, NotReadableError, Reader
-from gpucluster.importer.restrictions import with_restrictions, without_preemption, without_restrictions
+from gpucluster.importer.restrictions import make_safe, with_restrictions, without_preemption, without_restrictions
 from gpucluster.importer.site import Site, read_site
 from gpucluster.importer.to_spec import Made, to_spec
 from gpucluster.importer.topology_yaml import read_topology_yaml
@@ -97,7 +97,7 @@ def _valid(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> tupl
     text, report = _checked(made)
     parts: tuple[Callable[[Sequence[Problem]], bool], ...] = (
         lambda errors: _without_extra(made, errors),
-        lambda errors: _of(errors, "slurm.preemption") and without_preemption(made),
+        lambda errors: _without_preemption(made, errors),
         lambda errors: _without_accounts(made, site, files, errors),
         lambda errors: _without_extra(made, errors),  # some keys need accounting
         lambda errors: _without_topology(made, site, errors),
@@ -105,11 +105,12 @@ def _valid(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> tupl
     for take_out in parts:
         while report.spec is None and take_out(report.errors):
             text, report = _checked(made)
-    return text, report
+    return _checked(made) if make_safe(made, site) else (text, report)
 
 
-def _of(errors: Iterable[Problem], path: str) -> bool:
-    return any(problem.path.startswith(path) for problem in errors)
+def _without_preemption(made: Made, errors: Iterable[Problem]) -> bool:
+    why = next((problem.message for problem in errors if problem.path.startswith("slurm.preemption")), "")
+    return bool(why) and without_preemption(made, why)
 
 
 def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> None:
@@ -117,6 +118,7 @@ def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]])
     if "associations" not in files:
         return
     found = read_associations(site, *files["associations"])
+    made.lost_exemptions = found.exemptions
     parts, sentences = fields_of(site, found, read_uids(files.get("passwd", ("", ""))[1]))
     if "accounts" not in parts:
         return
@@ -142,9 +144,9 @@ def _without_accounts(
     for key in ("users", "qos", "accounts"):
         made.spec.pop(key, None)
     made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "accounting"}
-    without_restrictions(made)
+    without_restrictions(made, site)
     if _by_qos(made):
-        without_preemption(made)
+        without_preemption(made, "the QOS of the dump are not")
     site.complain(
         FileLine(files["associations"][0], 1),
         f"the accounts are not imported: {wrong[0].path}: {wrong[0].message}",
@@ -191,7 +193,7 @@ def _without_refused(
 ) -> dict[str, Value]:
     keys = {key: why for (of, at, key), why in wrong.items() if (of, at) == (part, label)}
     name = str(value.get("name", ""))
-    made.refused |= {(_KINDS_OF_PARTS[part], name, key): why for key, why in keys.items()}
+    made.reasons |= {(_KINDS_OF_PARTS[part], name, key): f"not imported: {why}" for key, why in keys.items()}
     return _less(value, frozenset(keys))
 
 

@@ -60,9 +60,10 @@ class Made:
     left_out: dict[str, str]  # node -> why it is in no pool
     made_up: tuple[str, ...]  # sentences
     switches: dict[str, str] = field(default_factory=dict[str, str])
-    refused: dict[tuple[str, str, str], str] = field(
+    reasons: dict[tuple[str, str, str], str] = field(
         default_factory=dict[tuple[str, str, str], str]
-    )  # (kind, pool or partition, key) of `extra` -> why the rules refuse it
+    )  # (kind, pool or partition, key) -> why the spec has another value or none, from where that was decided
+    lost_exemptions: tuple[str, ...] = ()  # of the dump: they keep jobs from being preempted
 
 
 def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:

@@ -110,7 +110,7 @@ def test_a_site_wide_default_counts(tmp_path: Path) -> None:
         ("MaxTime=500-0", "MaxTime", Change.CHANGED, "a time of a spec is at most 365 days"),
         ("PriorityTier=65533", "PriorityTier", Change.LOST, "not imported: `partitions[].tier` is at most"),
         ("Priority=10", "PriorityTier", Change.MOVED, "Priority is PriorityTier now"),
-        ("PreemptMode=requeue", "PreemptMode", Change.LOST, "not imported: write `slurm.preemption`"),
+        ("PreemptMode=requeue", "PreemptMode", Change.LOST, "not imported: the field `slurm.preemption`"),
         ("GraceTime=1h", "GraceTime", Change.LOST, "not imported: GraceTime is a whole number of 0 to 4294967295"),
         ("TRESBillingWeights=GRES/gpu=2.0", "TRESBillingWeights", Change.LOST, "needs `slurm.accounting` for gres/gpu"),
         ("OverSubscribe=FORCE:4", "OverSubscribe", Change.LOST, "not imported: the field `exclusive`"),

@@ -224,7 +224,9 @@ def test_setting_with_a_field_of_another_form_names_the_field() -> None:
         why["slurm.conf", "HealthCheckProgram"]
         == "not imported: write `health`: gpucluster's checks run on idle nodes"
     )
-    assert why["partition", "QOS"] == "not imported: write `partitions[].qos`"
+    assert why["partition", "QOS"] == (
+        "not imported: it names accounts or QOS of the database; add the assoc.dump of `sacctmgr dump`"
+    )
     assert why["slurm.conf", "Epilog"].startswith(
         "not imported: write `health`: gpucluster's checks run after each job"
     )

@@ -63,16 +63,6 @@ def test_lists_of_a_partition_are_fields_and_stay_the_same(tmp_path: Path) -> No
     assert not found.complaints
 
 
-@pytest.mark.parametrize("dump", [DUMP, ""])
-def test_list_with_a_name_that_the_spec_lacks_is_in_the_list_of_differences(
-    dump: str, tmp_path: Path
-) -> None:
-    """A part of the list would keep the users of the other accounts out."""
-    found = _import(tmp_path, main="AllowAccounts=lab_a,other", dump=dump)
-    assert _plan(found).partitions[0].accounts == ()
-    assert _class_of(found, "AllowAccounts") == [(Change.LOST, "not imported: write `partitions[].accounts`")]
-
-
 PARTITION = "PreemptType=preempt/partition_prio\nPreemptMode="
 QOS = "PreemptType=preempt/qos\nPreemptMode="
 
@@ -99,9 +89,12 @@ def test_preemption_is_a_field_and_stays_the_same(cluster: str, expected: Preemp
 @pytest.mark.parametrize(
     ("why", "cluster"),
     [
-        ("jobs take turns", f"{PARTITION}SUSPEND,GANG"),
-        ("no such plugin", "PreemptType=preempt/other\nPreemptMode=REQUEUE"),
-        ("a preempted job would end", f"{PARTITION}REQUEUE\nJobRequeue=0"),
+        ("`slurm.preemption.mode` is requeue or cancel", f"{PARTITION}SUSPEND,GANG"),
+        ("`slurm.preemption` is by qos or partition", "PreemptType=preempt/other\nPreemptMode=REQUEUE"),
+        (
+            "'requeue: false' lets preempted jobs end without another run; write `mode: cancel`, or remove `slurm.requeue`",
+            f"{PARTITION}REQUEUE\nJobRequeue=0",
+        ),
     ],
 )
 def test_preemption_that_the_spec_lacks_is_in_the_list_of_differences(
@@ -109,7 +102,7 @@ def test_preemption_that_the_spec_lacks_is_in_the_list_of_differences(
 ) -> None:
     found = _import(tmp_path, cluster=cluster)
     assert _plan(found).slurm.preemption is None, why
-    lost = (Change.LOST, "not imported: write `slurm.preemption`")
+    lost = (Change.LOST, f"not imported: {why}")
     assert _class_of(found, "PreemptType") == _class_of(found, "PreemptMode") == [lost]
 
 
@@ -126,7 +119,10 @@ def test_accounts_that_a_rule_refuses_take_the_restrictions_with_them(tmp_path: 
     assert plan.slurm.accounting is None
     assert plan.slurm.preemption is None
     assert [(one.accounts, one.qos) for one in plan.partitions] == [((), None)] * 2
-    assert _class_of(found, "PriorityWeightAge") == [(Change.LOST, "not imported: write `slurm.accounting`")]
+    ((change, why),) = _class_of(found, "PriorityWeightAge")
+    assert (change, why.partition(" needs ")[2].partition(":")[0]) == (Change.LOST, "`slurm.accounting`")
+    ((change, why),) = _class_of(found, "AllowAccounts")
+    assert (change, why) == (Change.LOST, "not imported: the accounts of the dump are not")
     assert [one.message.partition(":")[0] for one in found.complaints] == ["the accounts are not imported"]
 
 
