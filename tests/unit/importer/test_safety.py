@@ -139,7 +139,7 @@ def test_names_that_no_job_can_have_are_left_out_of_a_list(tmp_path: Path) -> No
         tmp_path, qos="", hp="AllowAccounts=lab_a,gone", batch="DenyQos=gone DenyAccounts=gone"
     )
     hp = next(part for part in spec.partitions if part.name == "hp")
-    assert (hp.accounts, dict(hp.extra)) == (("lab_a",), {})
+    assert (hp.accounts, dict(hp.extra)) == (("lab_a",), {"DefMemPerCPU": "0"})
     assert why(found, "AllowAccounts") == (Change.CHANGED, "not imported: the spec has no account gone")
     assert why(found, "DenyQos") == (Change.LOST, "the spec has no QOS gone, so no job has it: nothing changes")
     assert why(found, "DenyAccounts") == (

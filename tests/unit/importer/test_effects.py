@@ -1,0 +1,154 @@
+"""The report begins with what hurts: wider access, jobs that can be ended, jobs that will be refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucluster.cli.import_ import report
+from gpucluster.cli.main import app_of
+from gpucluster.importer.lines import Effect
+from gpucluster.importer.run import import_files
+
+CONF = """\
+ClusterName=site
+SlurmctldHost=ctl
+GresTypes=gpu
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+{cluster}
+NodeName=n[1-2] CPUs=4 RealMemory=8000 {node}
+PartitionName=p Nodes=ALL Default=YES MaxTime=60 {partition}
+"""
+DUMP = """\
+Cluster - 'site':Fairshare=1:QOS='normal'{cluster}
+QOS - 'normal':Description='x'{qos}
+Parent - 'root'
+Account - 'lab':Fairshare=2:QOS='normal'{account}
+Parent - 'lab'
+User - 'ann':DefaultAccount='lab':Fairshare=1{user}
+{line}
+"""
+
+
+def site(folder: Path, *, cluster: str = "", node: str = "", partition: str = "") -> list[Path]:
+    (folder / "slurm.conf").write_text(CONF.format(cluster=cluster, node=node, partition=partition))
+    return [folder]
+
+
+def effects(files: list[Path]) -> list[tuple[Effect, str]]:
+    """The heading of each row that has one, with its key or its message."""
+    found = import_files(files, version="26.05")
+    rows = [(row.effect, row.key) for row in found.differences]
+    return [(effect, text) for effect, text in (*rows, *((c.effect, c.message) for c in found.complaints)) if effect]
+
+
+@pytest.mark.parametrize(
+    ("part", "line", "effect", "key"),
+    [
+        ("partition", "AllowAccounts=a", Effect.REFUSED, "State"),
+        ("partition", "QOS=q", Effect.WIDER, "QOS"),
+        ("partition", "MaxNodes=x", Effect.WIDER, "MaxNodes"),
+        ("partition", "MaxMemPerNode=9000x", Effect.WIDER, "MaxMemPerNode"),
+        ("partition", "OverTimeLimit=-1", Effect.ENDED, "OverTimeLimit"),
+        ("partition", "DefMemPerCPU=4000", Effect.ENDED, "DefMemPerCPU"),
+        ("cluster", "AccountingStorageEnforce=associations", Effect.WIDER, "AccountingStorageEnforce"),
+        ("cluster", "JobSubmitPlugins=lua", Effect.WIDER, "JobSubmitPlugins"),
+        ("cluster", "PrivateData=no_such", Effect.WIDER, "PrivateData"),
+        ("cluster", "SelectTypeParameters=CR_Core", Effect.ENDED, "SelectTypeParameters"),
+        ("cluster", "PrologFlags=X11", Effect.REFUSED, "PrologFlags"),
+        ("cluster", "Licenses=a:0", Effect.REFUSED, "Licenses"),
+        ("node", "Gres=gpu:a100:2,craynetwork:4", Effect.REFUSED, "Gres"),
+        ("node", "Gres=gpu:a100:1,gpu:v100:1", Effect.REFUSED, "Gres"),
+    ],
+)  # fmt: skip
+def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str, tmp_path: Path) -> None:
+    assert effects(site(tmp_path, **{part: line})) == [(effect, key)]
+
+
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("cluster", ""),
+        ("cluster", "AccountingStorageEnforce=none"),
+        ("cluster", "Licenses=matlab:4"),
+        ("cluster", "SwitchType=switch/none"),
+        ("node", "Gres=gpu:2"),
+        ("node", "Gres=gpu:a100:2"),
+        ("partition", "AllowAccounts=ALL"),
+        ("partition", "DefMemPerCPU=1000"),
+        ("partition", "MaxNodes=UNLIMITED"),
+    ],
+)
+def test_site_that_is_kept_has_no_row_under_a_heading(part: str, line: str, tmp_path: Path) -> None:
+    assert effects(site(tmp_path, **{part: line})) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "effect", "said"),
+    [
+        ({"user": ":QOS='normal,high'"}, Effect.REFUSED, "the user ann in lab: QOS=normal,high is not imported"),
+        ({"account": ",high':MaxJobs='5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
+        ({"cluster": ":GrpTRES='gres/gpu=64'"}, Effect.WIDER, "the cluster: GrpTRES=gres/gpu=64 is not imported"),
+        ({"qos": ":MaxWall=60"}, Effect.WIDER, "the QOS normal: MaxWall=60 is not imported"),
+        ({"user": ":Partition='p'"}, Effect.WIDER, "the user ann in lab: Partition=p is not imported"),
+        ({"line": "User - 'O=x':DefaultAccount='lab'"}, Effect.REFUSED, "the user O=x is not imported"),
+    ],
+)  # fmt: skip
+def test_line_of_the_dump_is_under_its_heading(
+    parts: dict[str, str], effect: Effect, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "assoc.dump").write_text(
+        DUMP.format(**{"cluster": "", "qos": "", "account": "", "user": "", "line": "", **parts})
+    )
+    found = effects([*site(tmp_path), tmp_path / "assoc.dump"])
+    assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [(effect, True, True)]
+
+
+def run(*words: str) -> tuple[int, str]:
+    argv = ["import", *words]
+    done = CliRunner().invoke(app_of(argv), argv)
+    return done.exit_code, done.stdout
+
+
+def test_report_begins_with_the_three_headings_and_counts_the_defaults(tmp_path: Path) -> None:
+    site(tmp_path, partition="QOS=q")
+    code, text = run(str(tmp_path), "--to", str(tmp_path / "x.yaml"))
+    lines = text.splitlines()
+    assert code == 1
+    assert lines[0] == "access is wider:"
+    assert lines[1].strip().startswith(f"{tmp_path}/slurm.conf:8: QOS of partition p: q -> none; not imported")
+    assert lines[2:4] == ["jobs can be ended: none", "jobs that ran will be refused: none"]
+    (defaults,) = (line for line in lines if line.startswith("defaulted"))
+    assert defaults.endswith("settings that the files do not have; `--all` lists them")
+    _, whole = run(str(tmp_path), "--to", str(tmp_path / "y.yaml"), "--all")
+    number = int(defaults.split()[1])
+    assert len(whole.splitlines()) == len(lines) + number
+
+
+def test_exit_is_0_without_a_heading_and_without_a_lost_line(tmp_path: Path) -> None:
+    site(tmp_path)
+    code, text = run(str(tmp_path), "--to", str(tmp_path / "x.yaml"))
+    assert (code, text.splitlines()[:3]) == (
+        0,
+        ["access is wider: none", "jobs can be ended: none", "jobs that ran will be refused: none"],
+    )
+
+
+def test_exit_is_1_for_a_line_that_is_not_imported(tmp_path: Path) -> None:
+    site(tmp_path, cluster="nonsense")
+    code, text = run(str(tmp_path), "--to", str(tmp_path / "x.yaml"))
+    assert code == 1
+    assert "not imported:" in text.splitlines()
+
+
+def test_json_has_the_parts_of_the_report(tmp_path: Path) -> None:
+    site(tmp_path, partition="QOS=q")
+    code, text = run(str(tmp_path), "--to", str(tmp_path / "x.yaml"), "--output", "json")
+    found = json.loads(text)
+    assert (code, found["ok"]) == (1, False)
+    told = {title.partition(":")[0].replace(" ", "_") for title in report(import_files([tmp_path], version="26.05"))}
+    parts = {part for part, rows in found["parts"].items() if rows}
+    assert {"access_is_wider", "defaulted"} <= parts <= told
+    assert [row["key"] for row in found["parts"]["access_is_wider"]] == ["QOS"]
