@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from pydantic_core import PydanticCustomError
 
-from gpucluster.importer.lines import FileLine
+from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account
-from gpucluster.spec.fields import parse_name
+from gpucluster.spec.fields import MAX_NAME, parse_name
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
@@ -23,12 +23,34 @@ _VALUE = r"(?:[0-9]+-)?[0-9]+(?::[0-9]{2}){1,2}|[^:']*"  # a time, or a word
 _LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'[^']*'|{_VALUE}))*)")
 _OPTION = re.compile(rf":(\w+)=(?:'([^']*)'|({_VALUE}))")
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
-_SILENT = frozenset(
-    {"description", "organization", "defaultaccount", "adminlevel", "defaultqos", "qos", "fairshare"}
-)
-_LIMITS_OF_QOS = {"grptres": "gpus", "maxtresperuser": "gpus_per_user", "maxtrespu": "gpus_per_user"}
+_CPUS = re.compile(r"cpu=([0-9]{1,9})")
+_SILENT = ("description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos")  # read in their places
+_LIMIT = ("grp", "max", "min")  # how the key of a limit begins
+_LIMITS = {"grptres": {"gpus": _GPUS}}  # key -> the limits of a spec for its words
+_LIMITS_OF_QOS = {
+    **_LIMITS,
+    "maxtresperuser": {"gpus_per_user": _GPUS, "cpus_per_user": _CPUS},
+    "maxtrespu": {"gpus_per_user": _GPUS, "cpus_per_user": _CPUS},
+}
 _EXEMPTIONS = ("preemptmode", "preemptexempttime", "gracetime")
+_NO_FIELD = "the spec has no field for it"
+_WHY = {  # what an association of a spec is instead
+    "adminlevel": "a spec has no operators or administrators of the database",
+    "coordinator": "a spec has no coordinators of accounts",
+    "partition": "a user of a spec has every partition of the account",
+}
 _SHARE = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A key of a line with its value, and the key as written."""
+
+    key: str
+    value: str
+
+
+_Options = Mapping[str, _Option]  # by the key in lower case
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +60,7 @@ class _Account:
     place: FileLine
     share: int = 1
     qos: tuple[str, ...] = ()
-    gpus: int | None = None
+    limits: Mapping[str, Value] = field(default_factory=dict[str, Value])
     users: tuple[str, ...] = ()
 
 
@@ -73,15 +95,16 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
                 found.exemptions = (*found.exemptions, "a QOS")
             continue
         kind, name = match[1], match[2]
-        options = {key.lower(): quoted or plain for key, quoted, plain in _OPTION.findall(match[3])}
+        options = {key.lower(): _Option(key, quoted or plain) for key, quoted, plain in _OPTION.findall(match[3])}
         if kind == "Cluster":
-            found.qos = _qos(options)
+            found.qos = _known_qos(site, place, "the cluster", _qos(options))
+            _report(site, place, "the cluster", options)
         elif kind == "QOS":
             _define(site, found, name, place, options)
         elif kind == "Parent":
-            parent = name
-        elif kind == "Account":
-            _account(site, found, _Account(name, parent, place), options)
+            parent = name.lower()
+        elif kind == "Account":  # the database has the names of accounts in lower case
+            _account(site, found, _Account(name.lower(), parent, place), options)
         elif name != ROOT_ACCOUNT:
             _user(site, found, _Account(name, parent, place), options)
     return found
@@ -120,30 +143,41 @@ def read_uids(text: str) -> dict[str, int]:
     return {name: uid for name, uid in numbers if _is(parse_uid, uid)}
 
 
-def _define(site: Site, found: Associations, name: str, place: FileLine, options: Mapping[str, str]) -> None:
+def _define(site: Site, found: Associations, name: str, place: FileLine, options: _Options) -> None:
     """A QOS as 26.05 dumps it."""
     if not _is(parse_name, name):
-        site.complain(place, f"the QOS {name} is not imported: its name has a-z, 0-9 and '-', at most 24")
+        message = f"the QOS {name} is not imported: its name has a-z, 0-9 and '-', at most {MAX_NAME}"
+        site.complain(place, message, Effect.REFUSED)
         return
-    limits: dict[str, Value] = {}
-    for key, value in options.items():
-        limit, number = _LIMITS_OF_QOS.get(key, ""), _gpus(value)
-        if limit and number is not None:
-            limits[limit] = number
-        elif key not in ("description", "priority", "preempt"):
-            if key in _EXEMPTIONS:
-                found.exemptions = (*found.exemptions, key)
-            site.complain(
-                place, f"the QOS {name}: {key}={value} is not imported: the spec has no field for it"
-            )
-    priority = options.get("priority", "0")
+    who = f"the QOS {name}"
+    found.exemptions += tuple(one.key for key, one in options.items() if key in _EXEMPTIONS)
+    limits = _limits(site, place, who, options, _LIMITS_OF_QOS)
+    _report(site, place, who, options, taken=(*_LIMITS_OF_QOS, "priority", "preempt"))
+    priority = _value_of(options, "priority") or "0"
     if not (_SHARE.fullmatch(priority) and int(priority) <= MOST_PRIORITY):
-        site.complain(
-            place, f"the QOS {name}: Priority={priority} is not imported: it is 0 to {MOST_PRIORITY}"
-        )
+        site.complain(place, f"{who}: Priority={priority} is not imported: it is 0 to {MOST_PRIORITY}")
         priority = "0"
-    preempts = tuple(one for one in options.get("preempt", "").split(",") if one)
+    preempts = tuple(one for one in _value_of(options, "preempt").split(",") if one)
     found.defined[name] = _Qos(int(priority), preempts, limits)
+
+
+def _value_of(options: _Options, key: str) -> str:
+    return options[key].value if key in options else ""
+
+
+def _limits(  # noqa: PLR0917 -- a line, and what it may have
+    site: Site, place: FileLine, who: str, options: _Options, known: Mapping[str, Mapping[str, re.Pattern[str]]]
+) -> dict[str, Value]:
+    """The limits that a spec has. Each other word of them is reported alone."""
+    made: dict[str, Value] = {}
+    for key, forms in known.items():
+        for word in _value_of(options, key).split(",") if key in options else ():
+            field_, number = next(((name, int(m[1])) for name, form in forms.items() if (m := form.fullmatch(word))), ("", 0))
+            if field_ and number <= MOST_GPUS:
+                made[field_] = number
+            else:
+                _lost(site, place, who, _Option(options[key].key, word))
+    return made
 
 
 def _qos_value(name: str, one: _Qos, known: list[str]) -> dict[str, Value]:
@@ -157,33 +191,40 @@ def _qos_value(name: str, one: _Qos, known: list[str]) -> dict[str, Value]:
     return made
 
 
-def _account(site: Site, found: Associations, one: _Account, options: Mapping[str, str]) -> None:
+def _account(site: Site, found: Associations, one: _Account, options: _Options) -> None:
     if one.name == ROOT_ACCOUNT:
         return
+    who, why = f"the account {one.name}", ""
     if one.parent != ROOT_ACCOUNT and one.parent not in found.accounts:
-        site.complain(one.place, f"the account {one.name} is not imported: {one.parent} above it is not")
+        why = f"{one.parent} above it is not"
+    elif not _is(parse_account, one.name):
+        why = f"the name of an account has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
+    if why:
+        site.complain(one.place, f"{who} is not imported: {why}", Effect.REFUSED)
         return
-    if not _is(parse_account, one.name):
-        site.complain(
-            one.place,
-            f"the account {one.name} is not imported: the name of an account has a-z, 0-9, '_' and '-', at most 24",
-        )
-        return
-    qos = tuple(name for name in _qos(options) or _inherited(found, one) if _is(parse_name, name))
     found.accounts[one.name] = replace(
         one,
-        share=_share(site, one, options.get("fairshare", "1")),
-        qos=qos,
-        gpus=_gpus(options.get("grptres", "")),
+        share=_share(site, one, _value_of(options, "fairshare") or "1"),
+        qos=_known_qos(site, one.place, who, _qos(options)) or _inherited(found, one),
+        limits=_limits(site, one.place, who, options, _LIMITS),
     )
-    _report(site, one.place, f"the account {one.name}", options, gpus=True)
+    _report(site, one.place, who, options, taken=tuple(_LIMITS))
 
 
 def _inherited(found: Associations, one: _Account) -> tuple[str, ...]:
     return found.qos if one.parent == ROOT_ACCOUNT else found.accounts[one.parent].qos
 
 
-def _user(site: Site, found: Associations, who: _Account, options: Mapping[str, str]) -> None:
+def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The QOS whose names a spec takes; the others are reported."""
+    strange = [name for name in names if not _is(parse_name, name)]
+    if strange:
+        message = f"{who}: the QOS {', '.join(strange)} is not imported: its name has a-z, 0-9 and '-', at most {MAX_NAME}"
+        site.complain(place, message, Effect.REFUSED)
+    return tuple(name for name in names if name not in strange)
+
+
+def _user(site: Site, found: Associations, who: _Account, options: _Options) -> None:
     """A user in the account above; `who` is no account."""
     name, account = who.name, found.accounts.get(who.parent)
     if account is None or not _is(parse_user_name, name):
@@ -192,19 +233,50 @@ def _user(site: Site, found: Associations, who: _Account, options: Mapping[str, 
             if account is None
             else "a user's name has a-z, 0-9, '_' and '-'"
         )
-        site.complain(who.place, f"the user {name} is not imported: {why}")
+        site.complain(who.place, f"the user {name} is not imported: {why}", Effect.REFUSED)
         return
     found.accounts[who.parent] = replace(account, users=(*dict.fromkeys((*account.users, name)),))
-    found.users[name] = options.get("defaultaccount") or found.users.get(name, who.parent)
-    _report(site, who.place, f"the user {name} in {who.parent}", options, gpus=False)
+    default = _value_of(options, "defaultaccount").lower()
+    found.users[name] = default or found.users.get(name, who.parent)
+    shown = f"the user {name} in {who.parent}"
+    _qos_of_user(site, who.place, shown, options, account.qos or (NORMAL_QOS,))
+    if (share := options.get("fairshare")) is not None and share.value != "1":
+        _lost(site, who.place, shown, share)
+    _report(site, who.place, shown, options)
 
 
-def _report(site: Site, place: FileLine, who: str, options: Mapping[str, str], *, gpus: bool) -> None:
-    """Report limits without a field of the spec. A user's own share is not one, because a spec has shares of accounts."""
-    for key, value in options.items():
-        known = key in _SILENT or (gpus and key == "grptres" and _GPUS.fullmatch(value))
-        if not known or (not gpus and key == "fairshare" and value != "1"):
-            site.complain(place, f"{who}: {key}={value} is not imported: the spec has no field for it")
+def _qos_of_user(site: Site, place: FileLine, who: str, options: _Options, account: tuple[str, ...]) -> None:
+    """A user of a spec has the QOS of the account, and its default one."""
+    own = _qos(options)
+    if own and (more := [name for name in account if name not in own]):
+        why = f"users of a spec have every QOS of their account, also {', '.join(more)}"
+        _lost(site, place, who, options["qos"], why, Effect.WIDER)
+    if more := [name for name in own if name not in account]:
+        why = f"users of a spec have only the QOS of their account, not {', '.join(more)}"
+        _lost(site, place, who, options["qos"], why, Effect.REFUSED)
+    default = options.get("defaultqos")
+    if default is not None and default.value not in ("", account[0]):
+        why = f"a job without --qos has {account[0]}, the first QOS of the account"
+        _lost(site, place, who, default, why)
+
+
+def _report(site: Site, place: FileLine, who: str, options: _Options, taken: tuple[str, ...] = ()) -> None:
+    """Report what no other function has taken."""
+    default = options.get("defaultqos")
+    if default is not None and not who.startswith("the user") and default.value and default.value not in _qos(options):
+        _lost(site, place, who, default, "it is none of the QOS of the line")
+    for key, one in options.items():
+        if key not in (*_SILENT, *taken) and (key, one.value.lower()) != ("adminlevel", "none"):
+            _lost(site, place, who, one)
+
+
+def _lost(  # noqa: PLR0917 -- a line, what of it is lost, and why
+    site: Site, place: FileLine, who: str, one: _Option, why: str = "", effect: Effect | None = None
+) -> None:
+    low = one.key.lower()
+    if low == "partition" or low.startswith(_LIMIT):
+        effect = Effect.WIDER
+    site.complain(place, f"{who}: {one.key}={one.value} is not imported: {why or _WHY.get(low, _NO_FIELD)}", effect)
 
 
 def _in_order(site: Site, found: Associations) -> list[_Account]:
@@ -230,8 +302,8 @@ def _value(one: _Account) -> dict[str, Value]:
         made["qos"] = list(one.qos)
     if one.users:
         made["users"] = list(one.users)
-    if one.gpus is not None:
-        made["limits"] = {"gpus": one.gpus}
+    if one.limits:
+        made["limits"] = one.limits
     return made
 
 
@@ -244,10 +316,10 @@ def _uids(users: Mapping[str, str], known: Mapping[str, int]) -> tuple[dict[str,
     return {**found, **dict(zip(missing, free, strict=False))}, len(missing)
 
 
-def _qos(options: Mapping[str, str]) -> tuple[str, ...]:
+def _qos(options: _Options) -> tuple[str, ...]:
     """The names of QOS; the default one first."""
-    names = [name.lstrip("+") for name in options.get("qos", "").split(",") if name]
-    default = options.get("defaultqos", "")
+    names = [name.lstrip("+") for name in _value_of(options, "qos").split(",") if name]
+    default = _value_of(options, "defaultqos")
     return (*dict.fromkeys([*([default] if default in names else []), *names]),)
 
 
@@ -258,11 +330,6 @@ def _share(site: Site, one: _Account, text: str) -> int:
         one.place, f"the account {one.name}: Fairshare={text} is not imported: a share is 1 to {MOST_SHARE}"
     )
     return 1
-
-
-def _gpus(text: str) -> int | None:
-    found = _GPUS.fullmatch(text)
-    return int(found[1]) if found and int(found[1]) <= MOST_GPUS else None
 
 
 def _is(parse: Callable[[object], object], text: object) -> bool:

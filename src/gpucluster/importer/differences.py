@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.importer import keys
-from gpucluster.importer.lines import FileLine
+from gpucluster.importer.effects import effect_of
+from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.reasons import Change, WhyLost, why
 from gpucluster.importer.site import Key, Setting, Site
 from gpucluster.importer.to_spec import Made
@@ -31,6 +32,7 @@ class Difference:
     after: str | None
     why: str
     place: FileLine | None  # of the site's file
+    effect: Effect | None = None
 
 
 def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Difference, ...]:
@@ -45,15 +47,17 @@ def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Diffe
         if change is Change.CHANGED and _same_hosts(key, site, rendered, made):
             change = Change.SAME
         reason = why(change, key, old, new, why_lost)
+        effect = None if change in (Change.SAME, Change.MOVED) else effect_of(key, old, new, reason)
         values = (old is None, new is None) if low in _OF_EACH else (old and old.value, new and new.value)
         written = (new or old or _NOTHING).written
         if kind == "gres.conf" and " " in low:
             written = f"{low.partition(' ')[0]} {written}"  # the GRES, then its attribute
-        rows.setdefault((change, kind, written, reason, bool(name), *values), []).append(
+        rows.setdefault((change, kind, written, reason, effect, bool(name), *values), []).append(
             _Cell(name, old, new)
         )
     found = (
-        _row(change, kind, written, why, cells) for (change, kind, written, why, *_), cells in rows.items()
+        _row(change, kind, written, why, effect, cells)
+        for (change, kind, written, why, effect, *_), cells in rows.items()
     )
     order = {change: at for at, change in enumerate(Change)}
     return tuple(
@@ -73,7 +77,7 @@ class _Cell:
     new: Setting | None
 
 
-def _row(change: Any, kind: Any, written: Any, why: Any, cells: list[_Cell]) -> Difference:
+def _row(change: Any, kind: Any, written: Any, why: Any, effect: Any, cells: list[_Cell]) -> Difference:  # noqa: PLR0917 -- a row
     """One row for cells that differ in their names only; a value of its own for each name becomes a hostlist in their order."""
     return Difference(
         change=change,
@@ -84,6 +88,7 @@ def _row(change: Any, kind: Any, written: Any, why: Any, cells: list[_Cell]) -> 
         after=_values([cell.new for cell in cells]),
         why=why,
         place=None if cells[0].old is None else cells[0].old.place,
+        effect=effect,
     )
 
 

@@ -33,7 +33,7 @@ class Gpus:
 
 def gpus_of(settings: Settings) -> Gpus:
     """The GPUs of a node's line; none without Gres."""
-    words = tuple(_words(settings["gres"].value)) if "gres" in settings else ()
+    words = tuple(words_of(settings["gres"].value)) if "gres" in settings else ()
     first = next((word for word in words if word[0] == "gpu"), None)
     if first is None or not first[2]:
         return Gpus()
@@ -49,7 +49,7 @@ def _sharing(name: str, parts: int, gpus: int) -> tuple[str, int] | None:
     return None if odd else (_SHARED[name], each)
 
 
-def _words(value: str) -> Iterator[tuple[str, str, int]]:
+def words_of(value: str) -> Iterator[tuple[str, str, int]]:
     """(name, type, count) of each word; a word of another form is left out."""
     for word in value.split(","):
         match = _WORD.fullmatch(word.strip())

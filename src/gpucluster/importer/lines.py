@@ -8,6 +8,7 @@ first wrong word; this reader reports it by file and line and goes on. Pure: `Fi
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from gpucluster.importer import keys
@@ -35,12 +36,21 @@ class FileLine:
         return f"{self.file}:{self.line}"
 
 
+class Effect(StrEnum):
+    """What the import does to the people and jobs of the site: a heading of the report, in its order."""
+
+    WIDER = "access is wider"
+    ENDED = "jobs can be ended"
+    REFUSED = "jobs that ran will be refused"
+
+
 @dataclass(frozen=True, slots=True)
 class Complaint:
     """A line, or a part of it, that is not imported."""
 
     place: FileLine
     message: str
+    effect: Effect | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}"

@@ -23,7 +23,8 @@ class Change(StrEnum):
 
 def why(change: Change, at: Key, old: Setting | None, new: Setting | None, why_lost: "WhyLost") -> str:
     if old is None:
-        return _DEFAULTED.get((at[0], at[2]), "the site's files do not set it; gpucluster writes it")
+        written = "the site's files do not set it; gpucluster writes it"
+        return why_lost.made.reasons.get(at) or _DEFAULTED.get((at[0], at[2]), written)
     if new is None:
         return why_lost(at, old)
     if change is Change.MOVED:

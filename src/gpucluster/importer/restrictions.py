@@ -7,6 +7,7 @@ left out. What cannot be kept safely is not written: no preemption without its e
 from collections.abc import Callable, Iterator, Mapping
 
 from gpucluster.importer import keys
+from gpucluster.importer.effects import DOWN, NO_CHANGE
 from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.to_spec import Made
 from gpucluster.importer.write_yaml import Value
@@ -108,7 +109,7 @@ def _restricted(made: Made, one: _Part, settings: Settings, known: Mapping[str, 
         if not known["accounts"]:
             made.reasons["partition", name, key] = _NO_DUMP
         elif why:
-            made.reasons["partition", name, key] = f"{why}, so no job has it: nothing changes"
+            made.reasons["partition", name, key] = f"{why}, so no job has it: {NO_CHANGE}"
     return one
 
 
@@ -136,21 +137,25 @@ def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
     has |= {key for key, (field, _) in _LISTS.items() if field in one}
     name = str(one["name"])
     lost = [
-        settings[key].written
+        key
         for key in ACCESS
         if key in settings
         and settings[key].value.lower() not in _OPEN
         and key not in has
-        and not made.reasons.get(("partition", name, key), "").endswith("nothing changes")
+        and not made.reasons.get(("partition", name, key), "").endswith(NO_CHANGE)
     ]
     if lost:
+        listed = " and ".join(settings[key].written for key in lost)
         _set_extra(one, "State", "DOWN")
         made.made_up = (
             *made.made_up,
-            f"the partition {name} is DOWN: its {' and '.join(lost)} {'is' if len(lost) == 1 else 'are'} not imported, and without "
-            "it everybody could use the partition. Write the rule, then remove `State`.",
+            f"the partition {name} is DOWN: its {listed} {'is' if len(lost) == 1 else 'are'} not imported, and without it "
+            "everybody could use the partition. Write the rule, then remove `State`.",
         )
-        made.reasons["partition", name, "state"] = f"the partition is DOWN: its {' and '.join(lost)} cannot be kept"
+        made.reasons["partition", name, "state"] = f"its jobs wait: {DOWN}, because its {listed} cannot be kept"
+        for key in lost:
+            why = made.reasons.get(("partition", name, key), "not imported: `extra` takes no such value")
+            made.reasons["partition", name, key] = f"{why}; {DOWN}"
     return one
 
 
@@ -180,7 +185,7 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
         same = mode == preemption["mode"]
         if "preemptmode" in settings:
             made.reasons["partition", new, "preemptmode"] = (
-                "it is the mode of the cluster: nothing changes"
+                f"it is the mode of the cluster: {NO_CHANGE}"
                 if same
                 else "not imported: a spec has one mode of preemption for all partitions"
             )

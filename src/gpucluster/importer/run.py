@@ -51,6 +51,11 @@ class Imported:
     complaints: tuple[Complaint, ...]
     warnings: tuple[Problem, ...]
 
+    @property
+    def hurts(self) -> bool:
+        """Whether a line is not imported, or a difference hurts the people or the jobs of the site."""
+        return bool(self.complaints) or any(one.effect for one in self.differences)
+
 
 def import_files(files: Sequence[Path], *, version: str, name: str | None = None) -> Imported:
     """Import slurm.conf, or a folder that has it, with the files named after it. GpuclusterError if no spec can be made."""

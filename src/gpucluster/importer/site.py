@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gpucluster.importer import keys
-from gpucluster.importer.lines import Complaint, FileLine, Pair, Reader, Statement
+from gpucluster.importer.lines import Complaint, Effect, FileLine, Pair, Reader, Statement
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.hostlist import HostlistError, expand
 from gpucluster.text import quoted
@@ -134,9 +134,9 @@ class Site:
             return ()
         return found
 
-    def complain(self, place: FileLine, message: str) -> None:
+    def complain(self, place: FileLine, message: str, effect: Effect | None = None) -> None:
         """Report a line once."""
-        complaint = Complaint(place, message)
+        complaint = Complaint(place, message, effect)
         if complaint not in self.complaints:
             self.complaints.append(complaint)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from gpucluster.importer import keys
 from gpucluster.importer.extra import extra_of
 from gpucluster.importer.gpus import gpus_of
-from gpucluster.importer.site import Settings, Site
+from gpucluster.importer.lines import FileLine
+from gpucluster.importer.site import Setting, Settings, Site
 from gpucluster.importer.topology import several_of, topology_of
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan import defaults
@@ -32,6 +33,7 @@ NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
 LEAST_MEMORY_MIB = 512
 _UNSCHEDULED = ("future",)
 _FEATURE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_MEMORY = ("defmempercpu", "defmempernode", "defmempergpu")
 _YES = ("yes", "true", "up", "1")
 _MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
 
@@ -114,7 +116,12 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
             _partitions(site, partitions, groups, pools, named if isinstance(named, Mapping) else {})
         ),
     }
-    return Made(spec, renamed, partitions, left_out, tuple(_sentences(addresses, site)), switches)
+    made = Made(spec, renamed, partitions, left_out, tuple(_sentences(addresses, site)), switches)
+    if not _counts_memory(site.cluster):
+        made.reasons["slurm.conf", "", "selecttypeparameters"] = (
+            "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"
+        )
+    return made
 
 
 def _no_line(site: Site) -> str:
@@ -316,9 +323,28 @@ def _partitions(
         most = _number(settings, "maxcpuspernode")
         if most is not None and 0 < most <= min(_cpus(group[0]) for group in groups if name in group[1]):
             made["max_cpus_per_node"] = most
-        if "oversubscribe" in settings and settings["oversubscribe"].value.upper() == "EXCLUSIVE":
+        if _exclusive(site.cluster, settings):
             made["exclusive"] = True
-        yield {**made, **_with_extra("partition", [settings])}
+        yield {**made, **_with_extra("partition", [{**_kept_memory(site.cluster, settings), **settings}])}
+
+
+def _exclusive(cluster: Settings, partition: Settings) -> bool:
+    """Whether each job has its nodes alone: select/linear gives no job a part of a node."""
+    linear = "selecttype" in cluster and cluster["selecttype"].value.lower() == "select/linear"
+    return linear or ("oversubscribe" in partition and partition["oversubscribe"].value.upper() == "EXCLUSIVE")
+
+
+def _counts_memory(cluster: Settings) -> bool:
+    """Whether memory is a consumable resource, as it is without the key."""
+    parameters = cluster.get("selecttypeparameters")
+    return parameters is None or "memory" in parameters.value.lower()
+
+
+def _kept_memory(cluster: Settings, partition: Settings) -> Settings:
+    """Without a default, a job has all memory of its nodes where Slurm counts memory; a share of it could end the job."""
+    if not _counts_memory(cluster) or any(key in of for key in _MEMORY for of in (cluster, partition)):
+        return {}
+    return {"defmempercpu": Setting("0", partition["partitionname"].place, "DefMemPerCPU")}
 
 
 def _default(site: Site, renamed: Iterable[str]) -> str:
@@ -364,7 +390,8 @@ def _slurm(site: Site, version: str) -> dict[str, Value]:
     licenses = _licenses(site)
     if licenses:
         made["licenses"] = licenses
-    return {**made, **_with_extra("slurm.conf", [site.cluster])}
+    limits = {"enforcepartlimits": Setting("NO", FileLine("", 0), "EnforcePartLimits")}  # as Slurm without the key
+    return {**made, **_with_extra("slurm.conf", [{**limits, **site.cluster}])}
 
 
 def _licenses(site: Site) -> dict[str, Value]:

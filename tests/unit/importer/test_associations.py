@@ -56,11 +56,11 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
     assert plan.slurm.accounting.qos == (Qos(name="urgent", priority=1000 if version == "26.05" else 0),)
     assert {user.name: user.uid for user in plan.users} == {"speech": FIRST_MADE_UP, "vision": 5001}
     assert [line.partition(": ")[2] for line in told(found)] == [
-        "the account product_1: maxjobs=5 is not imported: the spec has no field for it",
+        "the account product_1: MaxJobs=5 is not imported: the spec has no field for it",
         "speech: the default account is research; a spec takes the first account of a user, science",
-        "the user speech in science: grptres=cpu=8 is not imported: the spec has no field for it",
-        "the user speech in research: grptres=cpu=8 is not imported: the spec has no field for it",
-        "the user vision in research: fairshare=7 is not imported: the spec has no field for it",
+        "the user speech in science: GrpTRES=cpu=8 is not imported: the spec has no field for it",
+        "the user speech in research: GrpTRES=cpu=8 is not imported: the spec has no field for it",
+        "the user vision in research: Fairshare=7 is not imported: the spec has no field for it",
     ]
     made_up = "\n".join(found.made.made_up)
     assert "1 uids are made up" in made_up
@@ -72,11 +72,19 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
     [
         ("nonsense", "the line is none of `sacctmgr dump`"),
         ("Account - 'a':Fairshare=parent", "the account a: Fairshare=parent is not imported: a share is 1 to 1000000"),
-        ("Account - 'A b'", "the account A b is not imported: the name of an account has a-z, 0-9, '_' and '-', at most 24"),
-        ("Account - 'a':MaxJobs=5", "the account a: maxjobs=5 is not imported: the spec has no field for it"),
-        ("Account - 'a':GrpTRES=cpu=5", "the account a: grptres=cpu=5 is not imported: the spec has no field for it"),
-        ("QOS - 'q':GrpTRESMins=cpu=5", "the QOS q: grptresmins=cpu=5 is not imported: the spec has no field for it"),
+        ("Account - 'A b'", "the account a b is not imported: the name of an account has a-z, 0-9, '_' and '-', at most 24"),
+        ("Account - 'a':MaxJobs=5", "the account a: MaxJobs=5 is not imported: the spec has no field for it"),
+        ("Account - 'a':GrpTRES=cpu=5", "the account a: GrpTRES=cpu=5 is not imported: the spec has no field for it"),
+        ("QOS - 'q':GrpTRESMins=cpu=5", "the QOS q: GrpTRESMins=cpu=5 is not imported: the spec has no field for it"),
         ("QOS - 'q':Priority=9999999", "the QOS q: Priority=9999999 is not imported: it is 0 to 1000000"),
+        ("User - 'root':AdminLevel='Administrator'\nAccount - 'a'\nParent - 'a'\nUser - 'u':AdminLevel='Operator'",
+         "the user u in a: AdminLevel=Operator is not imported: a spec has no operators or administrators of the database"),
+        ("Account - 'a'\nParent - 'a'\nUser - 'u':Coordinator='a'", "the user u in a: Coordinator=a is not imported: a spec has no coordinators of accounts"),
+        ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':QOS='x'", "the user u in a: QOS=x is not imported: users of a spec have every QOS of their account, also y"),
+        ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has x, the first QOS of the account"),
+        ("Account - 'a':GrpTRES='gres/gpu=8,cpu=64'", "the account a: GrpTRES=cpu=64 is not imported: the spec has no field for it"),
+        ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the line"),
+        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: its name has a-z, 0-9 and '-', at most 24"),
         ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
         ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
     ],
@@ -85,6 +93,14 @@ def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> N
     site = Site()
     read_associations(site, "assoc.dump", f"Cluster - 'x'\nParent - 'root'\n{line}\n")
     assert [one.message for one in site.complaints] == [message]
+
+
+def test_mixed_limit_keeps_its_gpus_and_the_name_of_an_account_is_in_lower_case() -> None:
+    """Regression: the GPU part of a mixed GrpTRES was lost."""
+    site = Site()
+    text = "Parent - 'root'\nAccount - 'Phys_Lab':GrpTRES='gres/gpu=8,cpu=64'\nParent - 'Phys_Lab'\nUser - 'u'\n"
+    parts, _ = fields_of(site, read_associations(site, "f", text), {})
+    assert parts["accounts"] == [{"name": "phys_lab", "users": ["u"], "limits": {"gpus": 8}}]
 
 
 def test_qos_has_its_priority_preemption_and_limits() -> None:

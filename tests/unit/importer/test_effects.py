@@ -89,7 +89,7 @@ def test_site_that_is_kept_has_no_row_under_a_heading(part: str, line: str, tmp_
     ("parts", "effect", "said"),
     [
         ({"user": ":QOS='normal,high'"}, Effect.REFUSED, "the user ann in lab: QOS=normal,high is not imported"),
-        ({"account": ",high':MaxJobs='5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
+        ({"account": ":MaxJobs=5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
         ({"cluster": ":GrpTRES='gres/gpu=64'"}, Effect.WIDER, "the cluster: GrpTRES=gres/gpu=64 is not imported"),
         ({"qos": ":MaxWall=60"}, Effect.WIDER, "the QOS normal: MaxWall=60 is not imported"),
         ({"user": ":Partition='p'"}, Effect.WIDER, "the user ann in lab: Partition=p is not imported"),

@@ -151,7 +151,10 @@ def test_a_refused_key_of_one_partition_leaves_that_of_another(tmp_path: Path) -
         "PartitionName=q Nodes=a GraceTime=60",
     )
     spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
-    assert [dict(part.extra) for part in spec.partitions] == [{}, {"GraceTime": "60"}]
+    assert [dict(part.extra) for part in spec.partitions] == [
+        {"DefMemPerCPU": "0"},
+        {"DefMemPerCPU": "0", "GraceTime": "60"},
+    ]
 
 
 def test_another_name_of_the_head_is_not_kept(tmp_path: Path) -> None:

@@ -122,7 +122,10 @@ def test_accounts_that_a_rule_refuses_take_the_restrictions_with_them(tmp_path: 
     ((change, why),) = _class_of(found, "PriorityWeightAge")
     assert (change, why.partition(" needs ")[2].partition(":")[0]) == (Change.LOST, "`slurm.accounting`")
     ((change, why),) = _class_of(found, "AllowAccounts")
-    assert (change, why) == (Change.LOST, "not imported: the accounts of the dump are not")
+    assert (change, why) == (
+        Change.LOST,
+        "not imported: the accounts of the dump are not; the partition is DOWN",
+    )
     assert [one.message.partition(":")[0] for one in found.complaints] == ["the accounts are not imported"]
 
 

@@ -94,7 +94,7 @@ def test_qos_with_an_exemption_takes_the_preemption_with_it(limit: str, tmp_path
     found, spec = imported(tmp_path, cluster=BY_QOS, qos=qos)
     assert spec.slurm is not None
     assert spec.slurm.preemption is None
-    assert any(limit.partition("=")[0].lower() in one.message for one in found.complaints)
+    assert any(limit.partition("=")[0] in one.message for one in found.complaints)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_names_that_no_job_can_have_are_left_out_of_a_list(tmp_path: Path) -> No
 def test_reason_for_a_list_without_accounts_names_the_file_to_add(tmp_path: Path) -> None:
     found, _ = imported(tmp_path, hp="AllowAccounts=lab_a AllowQos=urgent QOS=urgent")
     for key in ("AllowAccounts", "AllowQos", "QOS"):
-        assert why(found, key)[1].endswith("add the assoc.dump of `sacctmgr dump`"), key
+        assert "; add the assoc.dump of `sacctmgr dump`" in why(found, key)[1], key
