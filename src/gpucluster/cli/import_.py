@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 200  # characters of a value
 
 
-def import_(
+def import_(  # noqa: PLR0917 -- the options of the command
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -35,7 +35,9 @@ def import_(
     version: Annotated[
         str | None, typer.Option("--version", help="Slurm release of the spec. Default: the newest.")
     ] = None,
-    whole: Annotated[bool, typer.Option("--all", help="List the settings that only the rendered files have.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="List the settings that only the rendered files have.")
+    ] = False,
     output: Annotated[
         Output, typer.Option("--output", help="Output format.", show_default=True)
     ] = Output.TEXT,
@@ -112,7 +114,9 @@ def parts(done: "Imported") -> "dict[str, tuple[Complaint | Difference, ...]]":
     found["not imported"] = tuple(one for one in done.complaints if one.effect is None)
     for change in Change:
         if change is not Change.SAME:
-            found[change.value] = tuple(one for one in done.differences if (one.change, one.effect) == (change, None))
+            found[change.value] = tuple(
+                one for one in done.differences if (one.change, one.effect) == (change, None)
+            )
     return found
 
 

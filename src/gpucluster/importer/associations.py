@@ -24,7 +24,14 @@ _LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'
 _OPTION = re.compile(rf":(\w+)=(?:'([^']*)'|({_VALUE}))")
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")
-_SILENT = ("description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos")  # read in their places
+_SILENT = (
+    "description",
+    "organization",
+    "defaultaccount",
+    "fairshare",
+    "qos",
+    "defaultqos",
+)  # read in their places
 _LIMIT = ("grp", "max", "min")  # how the key of a limit begins
 _LIMITS = {"grptres": {"gpus": _GPUS}}  # key -> the limits of a spec for its words
 _LIMITS_OF_QOS = {
@@ -79,7 +86,9 @@ class Associations:
     users: dict[str, str] = field(default_factory=dict[str, str])
     qos: tuple[str, ...] = ()  # of the cluster: accounts without QOS have them
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
-    exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none of them
+    exemptions: tuple[
+        str, ...
+    ] = ()  # keys of QOS that keep jobs from being preempted; a spec has none of them
 
 
 def read_associations(site: Site, file: str, text: str) -> Associations:
@@ -95,7 +104,9 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
                 found.exemptions = (*found.exemptions, "a QOS")
             continue
         kind, name = match[1], match[2]
-        options = {key.lower(): _Option(key, quoted or plain) for key, quoted, plain in _OPTION.findall(match[3])}
+        options = {
+            key.lower(): _Option(key, quoted or plain) for key, quoted, plain in _OPTION.findall(match[3])
+        }
         if kind == "Cluster":
             found.qos = _known_qos(site, place, "the cluster", _qos(options))
             _report(site, place, "the cluster", options)
@@ -165,14 +176,20 @@ def _value_of(options: _Options, key: str) -> str:
     return options[key].value if key in options else ""
 
 
-def _limits(  # noqa: PLR0917 -- a line, and what it may have
-    site: Site, place: FileLine, who: str, options: _Options, known: Mapping[str, Mapping[str, re.Pattern[str]]]
+def _limits(
+    site: Site,
+    place: FileLine,
+    who: str,
+    options: _Options,
+    known: Mapping[str, Mapping[str, re.Pattern[str]]],
 ) -> dict[str, Value]:
     """The limits that a spec has. Each other word of them is reported alone."""
     made: dict[str, Value] = {}
     for key, forms in known.items():
         for word in _value_of(options, key).split(",") if key in options else ():
-            field_, number = next(((name, int(m[1])) for name, form in forms.items() if (m := form.fullmatch(word))), ("", 0))
+            field_, number = next(
+                ((name, int(m[1])) for name, form in forms.items() if (m := form.fullmatch(word))), ("", 0)
+            )
             if field_ and number <= MOST_GPUS:
                 made[field_] = number
             else:
@@ -263,7 +280,12 @@ def _qos_of_user(site: Site, place: FileLine, who: str, options: _Options, accou
 def _report(site: Site, place: FileLine, who: str, options: _Options, taken: tuple[str, ...] = ()) -> None:
     """Report what no other function has taken."""
     default = options.get("defaultqos")
-    if default is not None and not who.startswith("the user") and default.value and default.value not in _qos(options):
+    if (
+        default is not None
+        and not who.startswith("the user")
+        and default.value
+        and default.value not in _qos(options)
+    ):
         _lost(site, place, who, default, "it is none of the QOS of the line")
     for key, one in options.items():
         if key not in (*_SILENT, *taken) and (key, one.value.lower()) != ("adminlevel", "none"):
@@ -276,7 +298,9 @@ def _lost(  # noqa: PLR0917 -- a line, what of it is lost, and why
     low = one.key.lower()
     if low == "partition" or low.startswith(_LIMIT):
         effect = Effect.WIDER
-    site.complain(place, f"{who}: {one.key}={one.value} is not imported: {why or _WHY.get(low, _NO_FIELD)}", effect)
+    site.complain(
+        place, f"{who}: {one.key}={one.value} is not imported: {why or _WHY.get(low, _NO_FIELD)}", effect
+    )
 
 
 def _in_order(site: Site, found: Associations) -> list[_Account]:

@@ -3,66 +3,87 @@
 A key is here by what Slurm uses it for (slurm.conf(5)): a rule of who may use something, a limit, what ends jobs, what they ask for.
 """
 
+from collections.abc import Callable
+
 from gpucluster.importer import keys
 from gpucluster.importer.gpus import words_of
 from gpucluster.importer.lines import Effect
 from gpucluster.importer.site import Key, Setting
 
-
 NO_CHANGE = "nothing changes"  # how a reason ends if Slurm does the same without the setting
+FUTURE = "State=FUTURE: the node does not exist yet"
+UNUSED = "no partition has the node, so no job can run on it"
+NO_NODE = "no node of the partition is imported"
 DOWN = "the partition is DOWN"  # nobody uses it before the rule is written
-_RULES = {
-    "slurm.conf": ("accountingstorageenforce", "jobsubmitplugins", "privatedata", "disablerootjobs"),
-    "partition": ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv"),
-}  # fmt: skip
-_LIMITS = {
-    "slurm.conf": ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode"),
-    "partition": ("qos", "maxtime", "maxnodes", "minnodes", "maxcpuspernode", "maxcpuspersocket", "maxmempercpu", "maxmempernode"),
-}  # fmt: skip
-_MOST = {"slurm.conf": ("maxjobcount", "maxarraysize")}  # without them Slurm has a limit of its own
-_LEFT = ("overtimelimit",)  # time that a job has beyond its limit
-_MEMORY = ("defmempercpu", "defmempernode", "defmempergpu")
-_ASKED = {"node": ("features", "nodename"), "partition": ("partitionname",), "slurm.conf": ("licenses",)}
-_SIZES = {"node": ("cpus", "realmemory")}
 
 
 def effect_of(at: Key, old: Setting | None, new: Setting | None, why: str) -> Effect | None:
     """The heading of a row; None for one that hurts nobody."""
-    if why.endswith((NO_CHANGE, DOWN)):
+    if why.endswith((NO_CHANGE, DOWN)) or why in (FUTURE, UNUSED, NO_NODE):
         return None
     kind, _, key = at
-    before, after = ("" if one is None else one.value.lower() for one in (old, new))
-    if (kind, key, after) == ("partition", "state", "down") and before not in ("down", "inactive"):
-        return Effect.REFUSED
-    if old is None:
+    judge = _JUDGES.get((kind, key))
+    if judge is None or (old is None and judge is not _state):
         return None
-    if key in _RULES.get(kind, ()) or (kind, key) == ("partition", "state"):
-        return Effect.WIDER if new is None and before not in ("none", "up") else None
-    if key in (*_LIMITS.get(kind, ()), *_MOST.get(kind, ()), *_SIZES.get(kind, ())):
-        return _of_number(kind, key, before, after)
-    if key in _MEMORY or key in _LEFT:
-        return Effect.ENDED if not after or _amount(key, after) < _amount(key, before) else None
-    if (kind, key) == ("slurm.conf", "selecttypeparameters"):
-        return Effect.ENDED if "memory" in after and "memory" not in before else None
-    if (kind, key) == ("cgroup.conf", "constrainramspace"):
-        return Effect.ENDED if after == "yes" != before else None
-    if (kind, key) == ("slurm.conf", "prologflags"):
-        return Effect.REFUSED if "x11" in before.split(",") and "x11" not in after.split(",") else None
-    if (kind, key) == ("node", "gres"):
-        return Effect.REFUSED if _fewer_gres(before, after) else None
-    if key in _ASKED.get(kind, ()):
-        return Effect.REFUSED if set(_words(before)) - set(_words(after)) else None
-    return None
+    before, after = ("" if one is None else one.value.lower() for one in (old, new))
+    return judge(key, before, after)
 
 
-def _of_number(kind: str, key: str, before: str, after: str) -> Effect | None:
-    limit = key in _LIMITS.get(kind, ())
-    if not after:
-        return Effect.WIDER if limit else Effect.REFUSED
-    one, other = _amount(key, after), _amount(key, before)
-    if one < other:
+def _rule(_key: str, before: str, after: str) -> Effect | None:
+    """A rule of who may do something."""
+    return Effect.WIDER if not after and before != "none" else None
+
+
+def _state(_key: str, before: str, after: str) -> Effect | None:
+    if after == "down" and before not in ("down", "inactive"):
         return Effect.REFUSED
-    return Effect.WIDER if limit and other < one else None
+    return Effect.WIDER if not after and before not in ("", "up") else None
+
+
+def _limit(key: str, before: str, after: str) -> Effect | None:
+    """The most that a job may have."""
+    one, other = _amount(key, after), _amount(key, before)
+    if not after or other < one:
+        return Effect.WIDER
+    return Effect.REFUSED if one < other else None
+
+
+def _size(key: str, before: str, after: str) -> Effect | None:
+    """What there is for jobs; without such a key Slurm has a limit of its own."""
+    return Effect.REFUSED if not after or _amount(key, after) < _amount(key, before) else None
+
+
+def _left(key: str, before: str, after: str) -> Effect | None:
+    """What a job has before it is ended: memory that it has not asked for, time above its limit."""
+    return Effect.ENDED if not after or _amount(key, after) < _amount(key, before) else None
+
+
+def _counted(_key: str, before: str, after: str) -> Effect | None:
+    return Effect.ENDED if "memory" in after and "memory" not in before else None
+
+
+def _bound(_key: str, before: str, after: str) -> Effect | None:
+    return Effect.ENDED if after == "yes" != before else None
+
+
+def _x11(_key: str, before: str, after: str) -> Effect | None:
+    return Effect.REFUSED if "x11" in set(_words(before)) - set(_words(after)) else None
+
+
+def _asked(_key: str, before: str, after: str) -> Effect | None:
+    """Words that a job may ask for."""
+    return Effect.REFUSED if set(_words(before)) - set(_words(after)) else None
+
+
+def _gres(_key: str, before: str, after: str) -> Effect | None:
+    """A job asks for a name, with a type or without, and for a number."""
+    has = tuple(words_of(after))
+    fewer = any(
+        not any(name == of and kind in ("", of_kind) and count <= number for of, of_kind, number in has)
+        for name, kind, count in words_of(before)
+        if count
+    )
+    return Effect.REFUSED if fewer else None
 
 
 def _amount(key: str, text: str) -> int:
@@ -74,15 +95,27 @@ def _amount(key: str, text: str) -> int:
     return 1 << 62 if found is None else found
 
 
-def _fewer_gres(before: str, after: str) -> bool:
-    """Whether a job cannot ask for what it could: a name, a type, or as many."""
-    has = tuple(words_of(after))
-    return any(
-        not any(name == of and kind in ("", of_kind) and count <= number for of, of_kind, number in has)
-        for name, kind, count in words_of(before)
-        if count
-    )
-
-
 def _words(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+_Judge = Callable[[str, str, str], Effect | None]
+_BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
+    (_rule, "slurm.conf", ("accountingstorageenforce", "jobsubmitplugins", "privatedata", "disablerootjobs")),
+    (_rule, "partition", ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
+    (_state, "partition", ("state",)),
+    (_limit, "slurm.conf", ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode")),
+    (_limit, "partition", ("qos", "maxtime", "maxnodes", "minnodes", "maxcpuspernode", "maxcpuspersocket", "maxmempercpu", "maxmempernode")),
+    (_size, "slurm.conf", ("maxjobcount", "maxarraysize")),
+    (_size, "node", ("cpus", "realmemory")),
+    (_left, "slurm.conf", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
+    (_left, "partition", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
+    (_counted, "slurm.conf", ("selecttypeparameters",)),
+    (_bound, "cgroup.conf", ("constrainramspace",)),
+    (_x11, "slurm.conf", ("prologflags",)),
+    (_asked, "slurm.conf", ("licenses",)),
+    (_asked, "node", ("features", "nodename")),
+    (_asked, "partition", ("partitionname",)),
+    (_gres, "node", ("gres",)),
+)  # fmt: skip
+_JUDGES = {(kind, key): judge for judge, kind, found in _BY_USE for key in found}

@@ -1,10 +1,12 @@
 """Why a setting of a site is lost or changed in the rendered files: the sentence of each row of the report."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gpucluster import catalog
 from gpucluster.importer import keys
+from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
 from gpucluster.importer.site import Key, Setting
 from gpucluster.importer.to_spec import LONGEST_TIME_MIN, MOST_TIER, Made
@@ -65,7 +67,9 @@ def _why_tier(value: str) -> str:
 def _noted(at: Key, made: Made) -> str:
     """The reason from where the value was decided. Those of `extra` of a pool count for its nodes."""
     kind, _, key = at
-    of_pools = (why for (of, _, low), why in sorted(made.reasons.items()) if (of, low) == (kind, key) == ("node", key))
+    of_pools = (
+        why for (of, _, low), why in sorted(made.reasons.items()) if (of, low) == (kind, key) == ("node", key)
+    )
     return made.reasons.get(at) or next(of_pools, "")
 
 
@@ -84,10 +88,9 @@ class WhyLost:
         kind, name, key = at
         reasons = (
             self.made.left_out.get(name, "") if kind in ("node", "gres.conf") else "",
-            "no node of the partition is imported"
-            if kind == "partition" and name not in self.made.partitions.values()
-            else "",
+            NO_NODE if kind == "partition" and not self._has(name) else "",
             _noted(at, self.made),
+            "its topology is not imported" if kind.startswith("topology.") else "",
             _LINES_OF_OTHERS.get(kind, ""),
             "a spec for hosts has one head"
             if kind == "slurm.conf" and key.startswith("slurmctldhost ")
@@ -105,6 +108,12 @@ class WhyLost:
             _not_extra(kind, old),
         )
         return next((reason for reason in reasons if reason), "the spec has no field for it")
+
+    def _has(self, partition: str) -> bool:
+        partitions = self.made.spec["partitions"]
+        return isinstance(partitions, list) and any(
+            isinstance(one, Mapping) and one["name"] == partition for one in partitions
+        )
 
 
 def _not_extra(kind: str, old: Setting) -> str:
@@ -196,7 +205,10 @@ _ELASTIC = frozenset(
         "suspendtimeout", "suspendexcnodes", "suspendexcparts", "suspendexcstates", "powerdownonidle",
     )
 )  # fmt: skip
-_FILES_OF_OTHERS = {"slurmdbd.conf": "not imported: write `slurm.accounting`"}
+_FILES_OF_OTHERS = {
+    "slurmdbd.conf": "not imported: write `slurm.accounting`",
+    "gres.conf": "gpucluster writes the devices of the pool's `machine` and `sharing`",
+}
 _PROGRAMS = {  # a program of the site: what to do with it
     "healthcheckprogram": "write `health`: gpucluster's checks run on idle nodes",
     "prolog": "write `health`: gpucluster's checks run before each job. What the program prepares belongs into the hosts' own set-up or into `slurm.private_tmp`",

@@ -49,7 +49,9 @@ def without_restrictions(made: Made, site: Site) -> None:
     def less(one: _Part, settings: Settings) -> _Part:
         for key in (*_LISTS, *_DENIED):
             if key in settings:
-                made.reasons["partition", str(one["name"]), key] = "not imported: the accounts of the dump are not"
+                made.reasons["partition", str(one["name"]), key] = (
+                    "not imported: the accounts of the dump are not"
+                )
         return {key: value for key, value in one.items() if key not in fields}
 
     _each_partition(made, site, less)
@@ -152,7 +154,9 @@ def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
             f"the partition {name} is DOWN: its {listed} {'is' if len(lost) == 1 else 'are'} not imported, and without it "
             "everybody could use the partition. Write the rule, then remove `State`.",
         )
-        made.reasons["partition", name, "state"] = f"its jobs wait: {DOWN}, because its {listed} cannot be kept"
+        made.reasons["partition", name, "state"] = (
+            f"its jobs wait: {DOWN}, because its {listed} cannot be kept"
+        )
         for key in lost:
             why = made.reasons.get(("partition", name, key), "not imported: `extra` takes no such value")
             made.reasons["partition", name, key] = f"{why}; {DOWN}"
@@ -178,7 +182,11 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
     if preemption.get("by") != "partition":
         return
     partitions = made.spec["partitions"]
-    of = {str(one["name"]): one for one in partitions if isinstance(one, Mapping)} if isinstance(partitions, list) else {}
+    of = (
+        {str(one["name"]): one for one in partitions if isinstance(one, Mapping)}
+        if isinstance(partitions, list)
+        else {}
+    )
     for old, new in made.partitions.items():
         settings, one = site.partitions[old], of.get(new, {})
         mode = settings["preemptmode"].value.lower() if "preemptmode" in settings else preemption["mode"]

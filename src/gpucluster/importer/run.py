@@ -12,7 +12,12 @@ from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.extra import refused
 from gpucluster.importer.files import Folder, require_text
 from gpucluster.importer.lines import Complaint, FileLine, NotReadableError, Reader
-from gpucluster.importer.restrictions import make_safe, with_restrictions, without_preemption, without_restrictions
+from gpucluster.importer.restrictions import (
+    make_safe,
+    with_restrictions,
+    without_preemption,
+    without_restrictions,
+)
 from gpucluster.importer.site import Site, read_site
 from gpucluster.importer.to_spec import Made, to_spec
 from gpucluster.importer.topology_yaml import read_topology_yaml
@@ -217,16 +222,26 @@ def _without_topology(made: Made, site: Site, errors: Sequence[Problem]) -> bool
     of_topology = [problem for problem in errors if problem.path.startswith("slurm.topology")]
     if not of_topology or not isinstance(slurm, Mapping):
         return False
-    made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "topology"}
+    topology = slurm["topology"]
+    named = topology.get("named") if isinstance(topology, Mapping) else None
+    rest = named if isinstance(named, Mapping) else {}
+    wrong = [name for name in rest if of_topology[0].path.startswith(f"slurm.topology.named.{name}")]
+    left = {name: one for name, one in rest.items() if name not in wrong} if wrong else {}
+    made.spec["slurm"] = {
+        **{key: value for key, value in slurm.items() if key != "topology"},
+        **({"topology": {"named": left}} if left else {}),
+    }
     partitions = made.spec["partitions"]
     if isinstance(partitions, list):
         made.spec["partitions"] = [
-            {key: value for key, value in one.items() if key != "topology"}
+            {key: value for key, value in one.items() if key != "topology" or value in left}
             for one in partitions
             if isinstance(one, dict)
         ]
-    place = next(iter((*site.switches.values(), *site.named.values()))).place
-    site.complain(place, f"the topology is not imported: {of_topology[0].message}")
+    places = site.named if wrong else {**site.switches, **site.named}
+    place = places[wrong[0]].place if wrong else next(iter(places.values())).place
+    what = f"topology {wrong[0]}" if wrong else "topology"
+    site.complain(place, f"the {what} is not imported: {of_topology[0].message}")
     return True
 
 

@@ -9,16 +9,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pydantic import TypeAdapter, ValidationError
+
+from gpucluster import catalog
 from gpucluster.importer import keys
+from gpucluster.importer.effects import FUTURE, UNUSED
 from gpucluster.importer.extra import extra_of
 from gpucluster.importer.gpus import gpus_of
 from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Setting, Settings, Site
-from gpucluster.importer.topology import several_of, topology_of
+from gpucluster.importer.topology import OFF_FABRIC, several_of, topology_of
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan import defaults
-from gpucluster.slurm.hostlist import fold
-from gpucluster.spec.fields import MAX_NAME, MAX_NODES
+from gpucluster.slurm.hostlist import expand_slurm, fold
+from gpucluster.spec.fields import MAX_NAME, MAX_NODES, Feature, LicenseName
+from gpucluster.spec.rules.extra_values import of_value
 from gpucluster.spec.yaml import MAX_BYTES
 from gpucluster.text import format_size
 
@@ -32,8 +37,10 @@ MOST_POOLS = MAX_BYTES // 100  # a line of a pool has more than 100 characters
 NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
 LEAST_MEMORY_MIB = 512
 _UNSCHEDULED = ("future",)
-_FEATURE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_OF_CPU = ("defmempercpu", "maxmempercpu")
 _MEMORY = ("defmempercpu", "defmempernode", "defmempergpu")
+_OF_FEATURE: TypeAdapter[str] = TypeAdapter(Feature)
+_OF_LICENSE: TypeAdapter[str] = TypeAdapter(LicenseName)
 _YES = ("yes", "true", "up", "1")
 _MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
 
@@ -90,6 +97,9 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
     addresses = _Addresses(used={address for node in renamed if (address := _address(site.nodes[node]))})
     head = _head(site, renamed.values(), addresses)
     machines = _machines(groups)
+    reasons = {
+        ("node", new, "features"): why for old, new in renamed.items() if (why := _strange(site.nodes[old]))
+    }
     switches, _ = _names(site.switches, _partition_name)
     switches = {old: f"{new}-switch" if new in renamed.values() else new for old, new in switches.items()}
     topology = several_of(site, renamed) if site.named else topology_of(site, renamed, switches)
@@ -98,7 +108,7 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
         "schema": 1,
         "name": name or _cluster_name(site),
         "hosts": {"ssh": {"user": "admin"}, "head": head},
-        "slurm": {**_slurm(site, version), **({"topology": topology} if topology else {})},
+        "slurm": {**_slurm(site, version, reasons), **({"topology": topology} if topology else {})},
         "machines": {machine: _machine(hardware) for hardware, machine in machines.items()},
         "pools": [
             {
@@ -108,20 +118,35 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
                 "addresses": fold(addresses.of(_address(site.nodes[node])) for node in members),
                 **_sharing(group[0]),
                 **({"features": list(group[2])} if group[2] else {}),
-                **_with_extra("node", [site.nodes[node] for node in members]),
+                **({"extra": dict(group[3])} if group[3] else {}),
             }
             for group, members in groups.items()
         ],
         "partitions": list(
-            _partitions(site, partitions, groups, pools, named if isinstance(named, Mapping) else {})
+            _partitions(site, partitions, groups, pools, named if isinstance(named, Mapping) else {}, reasons)
         ),
     }
-    made = Made(spec, renamed, partitions, left_out, tuple(_sentences(addresses, site)), switches)
+    sentences = (*_sentences(addresses, site), *_off_fabric(topology))
+    made = Made(spec, renamed, partitions, left_out, sentences, switches, reasons)
     if not _counts_memory(site.cluster):
         made.reasons["slurm.conf", "", "selecttypeparameters"] = (
             "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"
         )
     return made
+
+
+def _strange(settings: Settings) -> str:
+    strange = [word for word in _words(settings, "features") if not _takes(_OF_FEATURE, word)]
+    return (
+        f"not imported: the feature {', '.join(strange)}, whose form a spec does not take" if strange else ""
+    )
+
+
+def _off_fabric(topology: Mapping[str, Value]) -> Iterator[str]:
+    tree = topology.get("tree")
+    if isinstance(tree, Mapping) and OFF_FABRIC in tree:
+        count = len(expand_slurm(str(tree[OFF_FABRIC])))
+        yield f"{count} nodes are on no switch of the site. Slurm takes no host without one: they are on a switch of their own, {OFF_FABRIC}."
 
 
 def _no_line(site: Site) -> str:
@@ -137,9 +162,9 @@ def _scheduled(site: Site) -> tuple[list[str], dict[str, str]]:
     for node, settings in site.nodes.items():
         state = settings["state"].value.lower() if "state" in settings else ""
         if state in _UNSCHEDULED:
-            left[node] = "State=FUTURE: the node does not exist yet"
+            left[node] = FUTURE
         elif node not in used:
-            left[node] = "no partition has the node, so no job can run on it"
+            left[node] = UNUSED
     return [node for node in site.nodes if node not in left], left
 
 
@@ -182,7 +207,9 @@ def _short_name(text: str, otherwise: str) -> str:
     return low[:MAX_NAME].rstrip("-") or otherwise
 
 
-_Group = tuple[Hardware, tuple[str, ...], tuple[str, ...]]  # hardware, partitions, features
+_Group = tuple[  # hardware, partitions, features, and the keys of `extra`
+    Hardware, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]
+]
 
 
 def _groups(site: Site, renamed: Mapping[str, str]) -> dict[_Group, list[str]]:
@@ -193,15 +220,29 @@ def _groups(site: Site, renamed: Mapping[str, str]) -> dict[_Group, list[str]]:
             memberships.setdefault(node, []).append(name)
     groups: dict[_Group, list[str]] = {}
     for node in renamed:
-        key = hardware_of(site.nodes[node]), tuple(memberships[node]), _features(site.nodes[node])
+        settings = site.nodes[node]
+        extra = tuple(extra_of("node", [settings]).items())
+        key = hardware_of(settings), tuple(memberships[node]), _features(settings), extra
         groups.setdefault(key, []).append(node)
     return groups
 
 
 def _features(settings: Settings) -> tuple[str, ...]:
     """The features that a spec takes, in their order."""
-    words = settings["features"].value.split(",") if "features" in settings else []
-    return tuple(dict.fromkeys(word for one in words if _FEATURE.fullmatch(word := one.strip())))
+    return tuple(word for word in _words(settings, "features") if _takes(_OF_FEATURE, word))
+
+
+def _words(settings: Settings, key: str) -> tuple[str, ...]:
+    words = settings[key].value.split(",") if key in settings else []
+    return tuple(dict.fromkeys(word for one in words if (word := one.strip())))
+
+
+def _takes(form: TypeAdapter[str], word: str) -> bool:
+    try:
+        form.validate_python(word)
+    except ValidationError:
+        return False
+    return True
 
 
 def hardware_of(settings: Settings) -> Hardware:
@@ -293,12 +334,13 @@ def _unused(base: str, taken: set[str]) -> str:
     return next(name for count in range(2, 100_000) if (name := f"{base}-{count}") not in taken)
 
 
-def _partitions(
+def _partitions(  # noqa: PLR0917 -- the site, and what its parts have become
     site: Site,
     renamed: Mapping[str, str],
     groups: Mapping[_Group, list[str]],
     pools: Mapping[_Group, str],
     named: Mapping[str, Value],
+    reasons: dict[tuple[str, str, str], str],
 ) -> Iterator[dict[str, Value]]:
     chosen = _default(site, renamed)
     for name, new in renamed.items():
@@ -325,13 +367,44 @@ def _partitions(
             made["max_cpus_per_node"] = most
         if _exclusive(site.cluster, settings):
             made["exclusive"] = True
-        yield {**made, **_with_extra("partition", [{**_kept_memory(site.cluster, settings), **settings}])}
+        threads = max(
+            _threads_as_one(site.nodes[node]) for node in site.members(settings) if node in site.nodes
+        )
+        memory = _memory_of_threads(settings, threads)
+        reasons |= {("partition", new, key): _why_of_threads(key, threads) for key in memory}
+        yield {
+            **made,
+            **_with_extra("partition", [{**_kept_memory(site.cluster, settings), **settings, **memory}]),
+        }
 
 
 def _exclusive(cluster: Settings, partition: Settings) -> bool:
     """Whether each job has its nodes alone: select/linear gives no job a part of a node."""
     linear = "selecttype" in cluster and cluster["selecttype"].value.lower() == "select/linear"
-    return linear or ("oversubscribe" in partition and partition["oversubscribe"].value.upper() == "EXCLUSIVE")
+    return linear or (
+        "oversubscribe" in partition and partition["oversubscribe"].value.upper() == "EXCLUSIVE"
+    )
+
+
+def _threads_as_one(node: Settings) -> int:
+    """The threads of a core where the site counts each core as one CPU; else 1."""
+    found = hardware_of(node)
+    return found.threads if _number(node, "cpus") == found.sockets * found.cores else 1
+
+
+def _memory_of_threads(settings: Settings, threads: int) -> Settings:
+    """The memory of a CPU, for a thread instead of a core."""
+    found = {key: _number(settings, key) for key in _OF_CPU}
+    return {
+        key: replace(settings[key], value=str(number // threads))
+        for key, number in found.items()
+        if number and threads > 1
+    }
+
+
+def _why_of_threads(key: str, threads: int) -> str:
+    end = "a core has as much: nothing changes" if key.startswith("max") else "and a task may have one thread"
+    return f"the site counts a core as a CPU, gpucluster its {threads} threads: the value is that of a thread, {end}"
 
 
 def _counts_memory(cluster: Settings) -> bool:
@@ -377,7 +450,7 @@ def _minutes(settings: Settings, key: str) -> int | None:
         return None
 
 
-def _slurm(site: Site, version: str) -> dict[str, Value]:
+def _slurm(site: Site, version: str, reasons: dict[tuple[str, str, str], str]) -> dict[str, Value]:
     made: dict[str, Value] = {"version": version}
     plugin = site.cluster.get("namespacetype")
     if plugin is None or not plugin.value.endswith("tmpfs"):
@@ -390,21 +463,41 @@ def _slurm(site: Site, version: str) -> dict[str, Value]:
     licenses = _licenses(site)
     if licenses:
         made["licenses"] = licenses
-    limits = {"enforcepartlimits": Setting("NO", FileLine("", 0), "EnforcePartLimits")}  # as Slurm without the key
-    return {**made, **_with_extra("slurm.conf", [{**limits, **site.cluster}])}
+    limits = {
+        "enforcepartlimits": Setting("NO", FileLine("", 0), "EnforcePartLimits")
+    }  # as Slurm without the key
+    threads = max(map(_threads_as_one, site.nodes.values()), default=1)
+    memory = _memory_of_threads(site.cluster, threads)
+    reasons |= {("slurm.conf", "", key): _why_of_threads(key, threads) for key in memory}
+    extra = extra_of("slurm.conf", [{**limits, **site.cluster, **memory}])
+    kept = {key: value for key, old in extra.items() if (value := _right_words(version, key, old, reasons))}
+    return {**made, **({"extra": kept} if kept else {})}
+
+
+def _right_words(version: str, key: str, value: str, reasons: dict[tuple[str, str, str], str]) -> str:
+    """The words of a list that this version takes, with the reason for each other one."""
+    facts, low = catalog.slurm_facts(version), key.lower()
+    words = value.split(",")
+    if of_value(facts, "slurm.conf", low, value) is None or (len(words) == 1 and key not in facts.tokens):
+        return value
+    wrong = {
+        word: found[1] for word in words if (found := of_value(facts, "slurm.conf", low, word)) is not None
+    }
+    if not wrong:  # two words that exclude each other: the rules say it
+        return value
+    reasons["slurm.conf", "", low] = f"not imported: {'; '.join(wrong.values())}"
+    return ",".join(word for word in words if word not in wrong)
 
 
 def _licenses(site: Site) -> dict[str, Value]:
-    """The licences with a count and a name that a spec takes; a remote one, NAME@SERVER, is none of them."""
+    """The licences with a count and a name that a spec takes."""
     if "licenses" not in site.cluster:
         return {}
     found = (word.strip().partition(":") for word in site.cluster["licenses"].value.split(","))
     return {
         name: int(count or 1)
         for name, _, count in found
-        if _short_name(name, "") == name
-        and (count or "1").isdecimal()
-        and 0 < int(count or 1) <= MOST_LICENSES
+        if _takes(_OF_LICENSE, name) and (count or "1").isdecimal() and 0 < int(count or 1) <= MOST_LICENSES
     }
 
 

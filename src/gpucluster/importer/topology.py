@@ -1,4 +1,4 @@
-"""topology.conf of a site as the topology of a spec. Nothing if it does not fit: a host on no leaf, a switch below two others."""
+"""topology.conf of a site as the topology of a spec. Nothing if it does not fit: a host in no block, a switch below two others."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,17 +8,20 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.slurm.hostlist import fold
 
 MAX_LEVELS = 16
+OFF_FABRIC = "off-fabric"  # the switch of nodes that are on none
 IMEX = "switch/nvidia_imex"  # SwitchType
 
 
-def topology_of(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Value]:
+def topology_of(
+    site: Site, hosts: Mapping[str, str], names: Mapping[str, str], what: str = "topology"
+) -> dict[str, Value]:
     """`hosts` and `names` give the names of the spec. An empty result has its reason in the site's complaints."""
     if not site.switches:
         return {}
     first = next(iter(site.switches.values()))
     why = _why_not(site, hosts, names)
     if why:
-        site.complain(first.place, f"the topology is not imported: {why}")
+        site.complain(first.place, f"the {what} is not imported: {why}")
         return {}
     if first.block:
         return {"block": _block(site, hosts, names)}
@@ -28,29 +31,40 @@ def topology_of(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) 
         for switch in site.switches.values()
         if switch.name not in below and (value := _below(site, switch, hosts, names, MAX_LEVELS))
     }
+    placed = {node for switch in site.switches.values() for node in switch.nodes}
+    left = [host for node, host in hosts.items() if node not in placed]
+    if tree and left:
+        tree[OFF_FABRIC] = fold(left)
     return {"tree": tree} if tree else {}
 
 
 def several_of(site: Site, hosts: Mapping[str, str]) -> dict[str, Value]:
-    """The topologies of topology.yaml under `named`. One that does not fit leaves all of them out, with the reason."""
+    """The topologies of topology.yaml under `named`. One that does not fit is left out alone, with the reason."""
     made: dict[str, Value] = {}
-    for name, one in site.named.items():
-        used = {
-            node: hosts[node]
-            for settings in site.partitions.values()
-            if (settings["topology"].value == name if "topology" in settings else one.default)
-            for node in site.members(settings)
-            if node in hosts
-        }
-        alone = Site(
-            cluster=site.cluster, switches=one.switches, block_sizes=one.sizes, complaints=site.complaints
-        )
-        names = {switch: switch for switch in one.switches}
-        found: dict[str, Value] = topology_of(alone, used, names) if one.switches else {"flat": True}
-        if not found:
-            return {}
-        made[name] = {**found, "default": True} if one.default else found
-    return {"named": made} if made else {}
+    for name, one in sorted(site.named.items(), key=lambda item: item[1].default):
+        if found := _named(
+            site, name, hosts, made
+        ):  # the default one last: it has the partitions of those left out
+            made[name] = {**found, "default": True} if one.default else found
+    return {"named": {name: made[name] for name in site.named if name in made}} if made else {}
+
+
+def _named(site: Site, name: str, hosts: Mapping[str, str], made: Mapping[str, Value]) -> dict[str, Value]:
+    one = site.named[name]
+    wanted = [(s["topology"].value if "topology" in s else "", s) for s in site.partitions.values()]
+    used = {
+        node: hosts[node]
+        for chosen, settings in wanted
+        if (chosen == name or (one.default and chosen not in made))
+        for node in site.members(settings)
+        if node in hosts
+    }
+    if not one.switches:
+        return {"flat": True}
+    alone = Site(
+        cluster=site.cluster, switches=one.switches, block_sizes=one.sizes, complaints=site.complaints
+    )
+    return topology_of(alone, used, {switch: switch for switch in one.switches}, f"topology {name}")
 
 
 def _block(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Value]:
@@ -85,7 +99,7 @@ def _below(
 
 def _why_not(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> str:
     """Why slurmctld or the spec would refuse it; empty if neither does."""
-    switches = site.switches.values()
+    switches, first = site.switches.values(), next(iter(site.switches.values()))
     times = Counter(name for switch in switches for name in switch.below)
     placed = Counter(node for switch in switches for node in switch.nodes)
     sizes = "" if site.block_sizes is None else site.block_sizes.value
@@ -101,7 +115,11 @@ def _why_not(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> 
             "a switch has nodes and switches, or neither",
         ),
         (not _has_top(site), "its switches form a circle"),
-        (bool(left), f"{len(left)} nodes are on no switch, for example {next(iter(left), '')}"),
+        (
+            bool(left) and first.block,
+            f"{len(left)} nodes are in no block, for example {next(iter(left), '')}",
+        ),
+        (OFF_FABRIC in names.values(), f"a switch has the name {OFF_FABRIC}"),
         (
             not all(size.isdecimal() and len(size) < 6 for size in sizes.split(",") if sizes),
             "BlockSizes are no numbers",

@@ -30,6 +30,10 @@ MAX_NAME = 24  # so that `NAME-1a-10000` is a valid host name, and tags and role
 _NAME = Form(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 MAX_SLURM_NAME = 64
 _SLURM_NAME = Form(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,{MAX_SLURM_NAME - 2}}}[A-Za-z0-9])?")
+_FEATURE = Form(
+    rf"[A-Za-z0-9_][A-Za-z0-9._:+@/=-]{{0,{MAX_SLURM_NAME - 1}}}"
+)  # no sign of a constraint: & | [ ] ( ) *
+_LICENSE = Form(rf"[A-Za-z0-9_][A-Za-z0-9._+@-]{{0,{MAX_SLURM_NAME - 1}}}")  # a colon is before its count
 _PATH = Form(r"(?:/[A-Za-z0-9._-]{1,64}){1,16}")
 _RESERVATION = Form(r"cr-[0-9a-f]{8}(?:[0-9a-f]{9})?")
 _WORD = Form(r"[A-Za-z0-9][A-Za-z0-9._:/=@%+-]{0,199}")
@@ -307,6 +311,28 @@ PartitionName = Annotated[
     _schema(**_SLURM_NAME_SCHEMA, **{"not": {"pattern": "^[Dd][Ee][Ff][Aa][Uu][Ll][Tt]$"}}),
 ]
 SlurmName = Annotated[str, BeforeValidator(parse_slurm_name), _schema(**_SLURM_NAME_SCHEMA)]
+Feature = Annotated[
+    str,
+    BeforeValidator(
+        matching(
+            _FEATURE,
+            "bad-name",
+            f"a feature: A-Z, a-z, 0-9 and '._:+@/=-', beginning with a letter, digit or '_', at most {MAX_SLURM_NAME} characters",
+        )
+    ),
+    _schema(type="string", pattern=f"^{_FEATURE.pattern}$"),
+]
+LicenseName = Annotated[
+    str,
+    BeforeValidator(
+        matching(
+            _LICENSE,
+            "bad-name",
+            f"the name of a licence: A-Z, a-z, 0-9 and '._+@-', beginning with a letter, digit or '_', at most {MAX_SLURM_NAME} characters",
+        )
+    ),
+    _schema(type="string", pattern=f"^{_LICENSE.pattern}$"),
+]
 Text = Annotated[str, BeforeValidator(parse_text), _schema(type="string")]
 Version = Annotated[str, BeforeValidator(parse_version), _schema(type="string", examples=["24.11"])]
 SchemaVersion = Annotated[int, BeforeValidator(parse_schema), _schema(const=1)]

@@ -18,8 +18,10 @@ from gpucluster.spec.fields import (
     MAX_NODES,
     BootTimeout,
     Count,
+    Feature,
     Flag,
     Idle,
+    LicenseName,
     MaxTime,
     Name,
     PartitionName,
@@ -86,7 +88,7 @@ class Slurm(Part):
         "Whether batch jobs without `--requeue` or `--no-requeue` run again after a failed node. On by default.",
         default=None,
     )
-    licenses: Mapping[Name, LicenseCount] = spec_field(
+    licenses: Mapping[LicenseName, LicenseCount] = spec_field(
         UpdateClass.LIVE, "Licences that jobs share, for `sbatch --licenses NAME:2`.", default_factory=dict
     )
     reservations: tuple[Reservation, ...] = spec_field(
@@ -203,7 +205,7 @@ class Pool(Part):
     addresses: Addresses | None = spec_field(
         UpdateClass.DRAIN, "Addresses of the hosts, in the same order: `192.0.2.[11-14]`.", default=None
     )
-    features: tuple[SlurmName, ...] = spec_field(
+    features: tuple[Feature, ...] = spec_field(
         UpdateClass.LIVE,
         "More Slurm features of the nodes, for `--constraint`: `ib`. The pool, the machine and the GPU model are features already.",
         default=(),

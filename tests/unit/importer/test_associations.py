@@ -98,7 +98,9 @@ def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> N
 def test_mixed_limit_keeps_its_gpus_and_the_name_of_an_account_is_in_lower_case() -> None:
     """Regression: the GPU part of a mixed GrpTRES was lost."""
     site = Site()
-    text = "Parent - 'root'\nAccount - 'Phys_Lab':GrpTRES='gres/gpu=8,cpu=64'\nParent - 'Phys_Lab'\nUser - 'u'\n"
+    text = (
+        "Parent - 'root'\nAccount - 'Phys_Lab':GrpTRES='gres/gpu=8,cpu=64'\nParent - 'Phys_Lab'\nUser - 'u'\n"
+    )
     parts, _ = fields_of(site, read_associations(site, "f", text), {})
     assert parts["accounts"] == [{"name": "phys_lab", "users": ["u"], "limits": {"gpus": 8}}]
 

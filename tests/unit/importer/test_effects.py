@@ -1,15 +1,20 @@
 """The report begins with what hurts: wider access, jobs that can be ended, jobs that will be refused."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from gpucluster.cli.import_ import report
 from gpucluster.cli.main import app_of
 from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import import_files
+from gpucluster.spec import ClusterSpec
+from gpucluster.spec.decode import fields_of
+from gpucluster.spec.reference import _innermost
 
 CONF = """\
 ClusterName=site
@@ -41,7 +46,11 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
     """The heading of each row that has one, with its key or its message."""
     found = import_files(files, version="26.05")
     rows = [(row.effect, row.key) for row in found.differences]
-    return [(effect, text) for effect, text in (*rows, *((c.effect, c.message) for c in found.complaints)) if effect]
+    return [
+        (effect, text)
+        for effect, text in (*rows, *((c.effect, c.message) for c in found.complaints))
+        if effect
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,9 @@ def test_line_of_the_dump_is_under_its_heading(
         DUMP.format(**{"cluster": "", "qos": "", "account": "", "user": "", "line": "", **parts})
     )
     found = effects([*site(tmp_path), tmp_path / "assoc.dump"])
-    assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [(effect, True, True)]
+    assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [
+        (effect, True, True)
+    ]
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -118,7 +129,9 @@ def test_report_begins_with_the_three_headings_and_counts_the_defaults(tmp_path:
     lines = text.splitlines()
     assert code == 1
     assert lines[0] == "access is wider:"
-    assert lines[1].strip().startswith(f"{tmp_path}/slurm.conf:8: QOS of partition p: q -> none; not imported")
+    assert (
+        lines[1].strip().startswith(f"{tmp_path}/slurm.conf:8: QOS of partition p: q -> none; not imported")
+    )
     assert lines[2:4] == ["jobs can be ended: none", "jobs that ran will be refused: none"]
     (defaults,) = (line for line in lines if line.startswith("defaulted"))
     assert defaults.endswith("settings that the files do not have; `--all` lists them")
@@ -148,7 +161,39 @@ def test_json_has_the_parts_of_the_report(tmp_path: Path) -> None:
     code, text = run(str(tmp_path), "--to", str(tmp_path / "x.yaml"), "--output", "json")
     found = json.loads(text)
     assert (code, found["ok"]) == (1, False)
-    told = {title.partition(":")[0].replace(" ", "_") for title in report(import_files([tmp_path], version="26.05"))}
+    told = {
+        title.partition(":")[0].replace(" ", "_")
+        for title in report(import_files([tmp_path], version="26.05"))
+    }
     parts = {part for part, rows in found["parts"].items() if rows}
     assert {"access_is_wider", "defaulted"} <= parts <= told
     assert [row["key"] for row in found["parts"]["access_is_wider"]] == ["QOS"]
+
+
+SITES = Path(__file__).parents[2] / "support/sites"
+
+
+def _fields(model: type, seen: set[type]) -> Iterator[str]:
+    """The names of all fields of a model and of the models in it."""
+    if model in seen or not issubclass(model, BaseModel):
+        return
+    seen.add(model)
+    for name, field in fields_of(model).items():
+        yield name.replace("_", "")
+        for inner in _innermost(field.hint):
+            if isinstance(inner, type):
+                yield from _fields(inner, seen)
+
+
+def test_what_the_spec_has_no_field_for_is_no_field_of_its_model(tmp_path: Path) -> None:
+    """Regression: the switches of a topology that was dropped were said to have no field."""
+    known = set(_fields(ClusterSpec, set()))
+    assert {"licenses", "topology", "features", "gpus"} <= known
+    site(tmp_path, cluster="NodeSet=x Nodes=n1", partition="LLN=maybe")
+    (tmp_path / "topology.conf").write_text("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1,n2\n")
+    (tmp_path / "gres.conf").write_text("AutoDetect=nvml\n")
+    for folder in (tmp_path, *SITES.iterdir()):
+        for row in import_files([folder], version="26.05").differences:
+            if "no field for it" in row.why:
+                assert row.key.lower().split()[-1] not in known, row
+                assert not row.kind.startswith("topology"), row

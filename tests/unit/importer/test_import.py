@@ -148,7 +148,7 @@ def test_words_of_the_report_steer_no_terminal(tmp_path: Path) -> None:
 
 _NODES = "NodeName=n[1-4] CPUs=1\nPartitionName=p Nodes=n[1-4]\n"
 REFUSED = [
-    ("a node on no switch", "SwitchName=a Nodes=n[1-3]\n", "1 nodes are on no switch, for example n4"),
+    ("a node in no block", "BlockName=a Nodes=n[1-3]\nBlockSizes=1\n", "1 nodes are in no block, for example n4"),
     ("a node on two", "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n4\n", "a node is below two switches"),
     ("two above one", "SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a\n", "a switch is below two others"),
     ("a circle", "SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=c\nSwitchName=c Switches=b\n", "its switches form a circle"),
@@ -207,7 +207,7 @@ def test_tiers_whole_nodes_licences_and_requeue_are_those_of_the_site() -> None:
     condo = inspect_text(_import("partitions").text, "x.yaml", catalog.load()).result()
     assert {part.name: part.tier for part in condo.partitions if part.tier}["interactive"] == 100
     assert condo.slurm is not None
-    assert condo.slurm.licenses == {"matlab": 10}
+    assert condo.slurm.licenses == {"matlab": 10, "ansys@server": 5}
     block = inspect_text(_import("block").text, "x.yaml", catalog.load()).result()
     assert [part.exclusive for part in block.partitions] == [True]
     castle = inspect_text(_import("magic-castle").text, "x.yaml", catalog.load()).result()

@@ -13,8 +13,8 @@ from gpucluster.spec import ClusterSpec, inspect_text
 HEAD = "ClusterName=site\nSlurmctldHost=ctl\nSelectTypeParameters=CR_Core_Memory\n"
 
 
-def imported(folder: Path, conf: str, **others: str) -> tuple[Imported, ClusterSpec]:
-    (folder / "slurm.conf").write_text(HEAD + conf)
+def imported(folder: Path, lines: str, **others: str) -> tuple[Imported, ClusterSpec]:
+    (folder / "slurm.conf").write_text(HEAD + lines)
     for name, text in others.items():
         (folder / f"topology.{name}").write_text(text)
     found = import_files([folder], version="26.05")
@@ -95,7 +95,9 @@ def test_one_bad_word_of_a_list_costs_itself_alone(tmp_path: Path) -> None:
 
 def test_nodes_off_the_fabric_cost_themselves_alone(tmp_path: Path) -> None:
     """Regression: two nodes on no switch dropped the whole tree."""
-    tree = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\nSwitchName=core Switches=leaf[1-2]\n"
+    tree = (
+        "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\nSwitchName=core Switches=leaf[1-2]\n"
+    )
     found, spec = imported(tmp_path, NODES, conf=tree)
     assert spec.slurm is not None
     assert spec.slurm.topology is not None
@@ -142,13 +144,18 @@ def test_memory_of_a_cpu_is_that_of_a_thread_where_the_site_counts_cores(tmp_pat
     )
     assert dict(spec.partitions[0].extra) == {"DefMemPerCPU": "1000", "MaxMemPerCPU": "3575"}
     counted = "the site counts a core as a CPU, gpucluster its 2 threads: the value is that of a thread"
-    assert rows(found, "DefMemPerCPU") == [(Change.CHANGED, Effect.ENDED, f"{counted}, and a task may have one thread")]
-    assert rows(found, "MaxMemPerCPU") == [(Change.CHANGED, None, f"{counted}, a core has as much: nothing changes")]
+    assert rows(found, "DefMemPerCPU") == [
+        (Change.CHANGED, Effect.ENDED, f"{counted}, and a task may have one thread")
+    ]
+    assert rows(found, "MaxMemPerCPU") == [
+        (Change.CHANGED, None, f"{counted}, a core has as much: nothing changes")
+    ]
 
 
 def test_partition_of_nodes_that_do_not_exist_yet_says_so(tmp_path: Path) -> None:
     found, _ = imported(
-        tmp_path, f"{NODES}NodeName=f[1-2] CPUs=4 State=FUTURE\nPartitionName=b Nodes=f[1-2] AllowAccounts=x\n"
+        tmp_path,
+        f"{NODES}NodeName=f[1-2] CPUs=4 State=FUTURE\nPartitionName=b Nodes=f[1-2] AllowAccounts=x\n",
     )
     told = {row.why for row in found.differences if row.kind == "partition" and row.names == ("b",)}
     assert told == {"no node of the partition is imported"}

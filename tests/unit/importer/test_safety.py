@@ -43,7 +43,9 @@ def imported(
 
 
 def why(found: Imported, key: str) -> tuple[Change, str]:
-    (row,) = (row for row in found.differences if row.key.lower() == key.lower() and row.change is not Change.SAME)
+    (row,) = (
+        row for row in found.differences if row.key.lower() == key.lower() and row.change is not Change.SAME
+    )
     return row.change, row.why
 
 
@@ -141,7 +143,10 @@ def test_names_that_no_job_can_have_are_left_out_of_a_list(tmp_path: Path) -> No
     hp = next(part for part in spec.partitions if part.name == "hp")
     assert (hp.accounts, dict(hp.extra)) == (("lab_a",), {"DefMemPerCPU": "0"})
     assert why(found, "AllowAccounts") == (Change.CHANGED, "not imported: the spec has no account gone")
-    assert why(found, "DenyQos") == (Change.LOST, "the spec has no QOS gone, so no job has it: nothing changes")
+    assert why(found, "DenyQos") == (
+        Change.LOST,
+        "the spec has no QOS gone, so no job has it: nothing changes",
+    )
     assert why(found, "DenyAccounts") == (
         Change.LOST,
         "the spec has no account gone, so no job has it: nothing changes",

@@ -40,7 +40,9 @@ def test_password_is_not_told(line: str, tmp_path: Path) -> None:
 
 
 def test_what_is_beside_a_password_is_told(tmp_path: Path) -> None:
-    text = told(tmp_path, "JobCompLoc=http://elastic:hunter2@es:9200/jobs", "JobCompParams=timeout=5,password=x")
+    text = told(
+        tmp_path, "JobCompLoc=http://elastic:hunter2@es:9200/jobs", "JobCompParams=timeout=5,password=x"
+    )
     assert "http://…@es:9200/jobs" in text
     assert "timeout=5,password=…" in text
 
