@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpucluster import catalog
 from gpucluster.importer.associations import FIRST_MADE_UP, fields_of, read_associations, read_uids
+from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.importer.site import Site
 from gpucluster.plan.model import Account, Limits, Qos
@@ -137,10 +138,26 @@ def test_passwd_gives_uids_of_people_only() -> None:
     assert read_uids(text) == {"ada": 1000}
 
 
-def test_dump_that_the_rules_refuse_is_left_out_whole_and_reported(tmp_path: Path) -> None:
-    found = imported(
-        tmp_path, "Parent - 'root'\nAccount - 'a':QOS='x'\nParent - 'a'\nUser - 'daemon':DefaultAccount='a'\n"
+@pytest.mark.parametrize(
+    ("line", "effect", "message"),
+    [
+        ("User - 'daemon':DefaultAccount='a'", Effect.REFUSED, "the user daemon is not imported: "),
+        ("Account - 'b':GrpTRES='gres/gpu=0'", Effect.WIDER, "the limit gpus of b is not imported: "),
+    ],
+)
+def test_part_of_a_dump_that_the_rules_refuse_costs_itself_alone(
+    line: str, effect: Effect, message: str, tmp_path: Path
+) -> None:
+    """Regression: one GPU limit on a site without GPUs dropped all accounts, and with them the rules of each partition."""
+    (tmp_path / "slurm.conf").write_text("NodeName=n CPUs=4\nPartitionName=p Nodes=n AllowAccounts=a\n")
+    (tmp_path / "assoc.dump").write_text(
+        f"Parent - 'root'\nAccount - 'a'\nParent - 'a'\nUser - 'ann':DefaultAccount='a'\n{line}\n"
     )
+    found = import_files([tmp_path, tmp_path / "assoc.dump"], version="26.05")
     spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
-    assert (spec.accounts, spec.users, spec.qos) == ((), (), ())
-    assert any(line.startswith("1: the accounts are not imported: users") for line in told(found))
+    assert [user.name for user in spec.users] == ["ann"]
+    assert spec.accounts[0].users == ("ann",)
+    assert spec.partitions[0].accounts == ("a",)
+    (complaint,) = found.complaints
+    assert complaint.message.startswith(message)
+    assert complaint.effect is effect
