@@ -10,7 +10,7 @@ from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
 from gpucluster.importer.site import Key, Setting
 from gpucluster.importer.to_spec import LONGEST_TIME_MIN, MOST_TIER, Made
-from gpucluster.slurm.owned_keys import LISTS, OWNED
+from gpucluster.slurm.owned_keys import LISTS, OWNED, POWER
 
 
 class Change(StrEnum):
@@ -99,10 +99,11 @@ class WhyLost:
             "it is Slurm's own default: nothing changes"
             if (kind, key, old.value.lower()) in _SLURMS_DEFAULT
             else "",
-            "the hosts of a spec are always on: nothing powers them down" if key in _ELASTIC else "",
+            "the hosts of a spec are always on: nothing powers them down"
+            if _owned(kind, old) == POWER
+            else "",
             _FILES_OF_OTHERS.get(kind, ""),
             f"not imported: {_PROGRAMS[key]}" if kind == "slurm.conf" and key in _PROGRAMS else "",
-            f"not imported: write `{field}`" if (field := _field_of(kind, key)) else "",
             _why_tier(old.value) if (kind, key) == ("partition", "prioritytier") else "",
             f"not imported: {owned}" if (owned := _owned(kind, old)) else "",
             _not_extra(kind, old),
@@ -121,16 +122,14 @@ def _not_extra(kind: str, old: Setting) -> str:
     low = old.written.lower()
     if low not in _EXTRA_KINDS.get(kind, ()):
         return ""
+    if keys.HIDDEN in old.value:
+        return "not imported: a password is in no spec"
     ours = sorted({word for word in LISTS.get(low, ()) if word.lower() in old.value.lower().split(",")})
     if ours:
         return f"not imported: gpucluster writes {ours[0]} itself where it is needed"
     if "/" in old.value or low in PLUGINS:
         return "not imported: it is a path or a plugin of the site's machines; write it under `extra` if the new ones have it"
     return "not imported: `extra` takes no such value"
-
-
-def _field_of(kind: str, key: str) -> str:
-    return next((field for of, start, field in _FIELDS if kind == of and key.startswith(start)), "")
 
 
 def _unknown(kind: str, written: str, version: str) -> str:
@@ -199,12 +198,6 @@ _SLURMS_DEFAULT = frozenset(
         ("slurm.conf", "accountingstoragetype", "accounting_storage/none"),
     )
 )
-_ELASTIC = frozenset(
-    (
-        "resumeprogram", "suspendprogram", "resumefailprogram", "resumerate", "suspendrate", "suspendtime",
-        "suspendtimeout", "suspendexcnodes", "suspendexcparts", "suspendexcstates", "powerdownonidle",
-    )
-)  # fmt: skip
 _FILES_OF_OTHERS = {
     "slurmdbd.conf": "not imported: write `slurm.accounting`",
     "gres.conf": "gpucluster writes the devices of the pool's `machine` and `sharing`",
@@ -218,13 +211,6 @@ _PROGRAMS = {  # a program of the site: what to do with it
     "prologslurmctld": "move it to the job scripts",
     "epilogslurmctld": "read the records of accounting instead, or jobs.log",
 }
-_FIELDS = (  # the beginning of keys, and the field of a spec for the same purpose; its values are other ones
-    ("slurm.conf", "accountingstorage", "slurm.accounting"),
-    ("slurm.conf", "priorityweight", "slurm.accounting"),
-    ("slurm.conf", "healthcheck", "health"),
-    ("slurm.conf", "switchtype", "slurm.topology.block.imex"),
-    ("partition", "maxcpuspernode", "partitions[].max_cpus_per_node"),
-)
 _EXTRA_KINDS = {kind: catalog.slurm_key_names(kind).keys() for kind in OWNED}
 _LINES_OF_OTHERS = {
     "nodeset": "the partitions of a spec name pools instead",

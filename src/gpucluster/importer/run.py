@@ -1,5 +1,6 @@
 """Import a site: read its files, write the spec, render it, and compare the rendered files with those of the site."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from gpucluster.importer.associations import fields_of, read_associations, read_
 from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.extra import refused
 from gpucluster.importer.files import Folder, require_text
-from gpucluster.importer.lines import Complaint, FileLine, NotReadableError, Reader
+from gpucluster.importer.lines import Complaint, Effect, FileLine, NotReadableError, Reader
 from gpucluster.importer.restrictions import (
     make_safe,
     with_restrictions,
@@ -41,6 +42,7 @@ _KINDS = (  # a part of the file's name -> its kind; other files are read only i
     ("passwd", "passwd"),
 )
 _NOT_OF_SLURM = ("associations", "passwd")
+_PART_OF_DUMP = re.compile(r"(users|qos|accounts)\[([^\]]+)\](?:\.limits\.(\w+))?")
 _OF_ACCOUNTS = ("users", "qos", "accounts", "slurm.accounting")
 
 
@@ -108,6 +110,7 @@ def _valid(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> tupl
     parts: tuple[Callable[[Sequence[Problem]], bool], ...] = (
         lambda errors: _without_extra(made, errors),
         lambda errors: _without_preemption(made, errors),
+        lambda errors: _without_part(made, site, files, errors),
         lambda errors: _without_accounts(made, site, files, errors),
         lambda errors: _without_extra(made, errors),  # some keys need accounting
         lambda errors: _without_topology(made, site, errors),
@@ -141,6 +144,59 @@ def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]])
         *sentences,
         "the database is a new one on the head: its first records are those of new jobs.",
     )
+
+
+def _without_part(
+    made: Made, site: Site, files: Mapping[str, tuple[str, str]], errors: Sequence[Problem]
+) -> bool:
+    """Take one limit, or one user, of the dump out of the spec; return whether it was."""
+    wrong = next(((found, one) for one in errors if (found := _PART_OF_DUMP.match(one.path))), None)
+    if wrong is None or "associations" not in files:
+        return False
+    (part, name, limit), problem = wrong[0].groups(), wrong[1]
+    if not limit and part != "users":
+        return False
+    before = {key: made.spec.get(key) for key in ("users", "qos", "accounts")}
+    if limit:
+        _change(made, part, lambda one: _without_limit(one, limit) if one["name"] == name else one)
+        message, effect = f"the limit {limit} of {name}", Effect.WIDER
+    else:
+        users = made.spec.get("users")
+        made.spec["users"] = (
+            [one for one in users if isinstance(one, Mapping) and one["name"] != name]
+            if isinstance(users, list)
+            else []
+        )
+        if not made.spec["users"]:
+            del made.spec["users"]
+        _change(made, "accounts", lambda one: _without_user(one, name))
+        message, effect = f"the user {name}", Effect.REFUSED
+    site.complain(
+        FileLine(files["associations"][0], 1), f"{message} is not imported: {problem.message}", effect
+    )
+    return before != {key: made.spec.get(key) for key in before}
+
+
+def _change(made: Made, part: str, change: Callable[[Mapping[str, Value]], Mapping[str, Value]]) -> None:
+    found = made.spec.get(part)
+    if isinstance(found, list):
+        made.spec[part] = [change(one) for one in found if isinstance(one, Mapping)]
+
+
+def _without_limit(one: Mapping[str, Value], limit: str) -> Mapping[str, Value]:
+    limits = one.get("limits")
+    left = (
+        {key: value for key, value in limits.items() if key != limit} if isinstance(limits, Mapping) else {}
+    )
+    rest = {key: value for key, value in one.items() if key != "limits"}
+    return {**rest, "limits": left} if left else rest
+
+
+def _without_user(one: Mapping[str, Value], user: str) -> Mapping[str, Value]:
+    users = one.get("users")
+    left: list[Value] = [name for name in users if name != user] if isinstance(users, list) else []
+    rest = {key: value for key, value in one.items() if key != "users"}
+    return {**rest, "users": left} if left else rest
 
 
 def _without_accounts(

@@ -18,7 +18,7 @@ from gpucluster.importer.extra import extra_of
 from gpucluster.importer.gpus import gpus_of
 from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Setting, Settings, Site
-from gpucluster.importer.topology import OFF_FABRIC, several_of, topology_of
+from gpucluster.importer.topology import IMEX, OFF_FABRIC, several_of, topology_of
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan import defaults
 from gpucluster.slurm.hostlist import expand_slurm, fold
@@ -128,6 +128,10 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
     }
     sentences = (*_sentences(addresses, site), *_off_fabric(topology))
     made = Made(spec, renamed, partitions, left_out, sentences, switches, reasons)
+    if "switchtype" in site.cluster and site.cluster["switchtype"].value.lower() == IMEX:
+        reasons["slurm.conf", "", "switchtype"] = (
+            "not imported: `slurm.topology.block.imex` is of a topology of blocks"
+        )
     if not _counts_memory(site.cluster):
         made.reasons["slurm.conf", "", "selecttypeparameters"] = (
             "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"

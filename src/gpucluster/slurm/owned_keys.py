@@ -15,7 +15,7 @@ _SHARE = "the field `exclusive`; jobs that share cores (FORCE, YES) have no fiel
 _OWN_FILE = "its plugin reads a file or a program of its own, which gpucluster does not write"
 _JWT = "it needs auth/jwt, which the image does not have"
 _NODE = "the field `machine` or `capacity[].machines` of the pool"
-_POWER = "the fields `idle` and `boot_timeout` of the pools"
+POWER = "the fields `idle` and `boot_timeout` of the pools"
 _ACCOUNTING = "the field `slurm.accounting`"
 _HEALTH = "the field `health`"
 _PROLOG_LIMIT = "gpucluster's own programs end earlier, and on AWS PrologSlurmctld waits for a boot"
@@ -53,9 +53,9 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "jobcomptype": _ACCOUNTING, "jobcomploc": _ACCOUNTING, "jobacctgathertype": _ACCOUNTING,
         "prioritytype": _ACCOUNTING, "preempttype": "the field `slurm.preemption`",
         "preemptmode": "the field `slurm.preemption`", "preemptexempttime": "the field `slurm.preemption`",
-        "resumeprogram": _POWER, "suspendprogram": _POWER, "resumefailprogram": _POWER, "resumerate": _POWER,
-        "suspendrate": _POWER, "suspendtime": _POWER, "resumetimeout": _POWER, "suspendtimeout": _POWER,
-        "suspendexcnodes": _POWER, "suspendexcparts": _POWER, "suspendexcstates": _POWER, "plugstackconfig": "the field `slurm.containers`",
+        "resumeprogram": POWER, "suspendprogram": POWER, "resumefailprogram": POWER, "resumerate": POWER,
+        "suspendrate": POWER, "suspendtime": POWER, "resumetimeout": POWER, "suspendtimeout": POWER,
+        "suspendexcnodes": POWER, "suspendexcparts": POWER, "suspendexcstates": POWER, "plugstackconfig": "the field `slurm.containers`",
         "nodename": "the field `pools`", "partitionname": "the field `partitions`", "nodeset": "the field `pools`",
         "downnodes": "`scontrol update` or `gpucluster node`", "slurmdparameters": "the hardware of a node is that of its `machine`; words that change what slurmd reports have no field",
     },
@@ -66,12 +66,12 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "socketsperboard": _NODE, "corespersocket": _NODE, "threadspercore": _NODE, "realmemory": _NODE,
         "gres": "the fields `machine` and `sharing`", "feature": "the field `features` of the pool",
         "features": "the field `features` of the pool", "state": "`scontrol update` or `gpucluster node`",
-        "suspendtime": _POWER, "topology": "the field `slurm.topology`",
+        "suspendtime": POWER, "topology": "the field `slurm.topology`",
     },
     "partition": {
         "partitionname": "the field `name`", "nodes": "the field `pools`", "default": "the field `default`",
         "maxtime": "the field `max_time`", "defaulttime": "the field `default_time`",
-        "suspendtime": _POWER, "resumetimeout": _POWER, "suspendtimeout": _POWER, "prioritytier": "the field `tier`",
+        "suspendtime": POWER, "resumetimeout": POWER, "suspendtimeout": POWER, "prioritytier": "the field `tier`",
         "priority": "the field `tier`", "oversubscribe": _SHARE, "shared": _SHARE,
         "exclusive": "the field `exclusive`", "qos": "the field `qos`", "allowaccounts": "the field `accounts`",
         "allowqos": "the field `allow_qos`", "maxcpuspernode": "the field `max_cpus_per_node`",
