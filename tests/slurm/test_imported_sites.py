@@ -66,24 +66,26 @@ def test_job_of_a_partition_whose_rule_is_lost_waits(version: str, tmp_path: Pat
     found = import_files([tmp_path], version=version)
     plan = resolve(inspect_text(found.text, "x.yaml", catalog.load()).result(), catalog.load())
     assert plan.slurm is not None
-    with RealSlurm(version, plan, nodes=False) as slurm:
+    with RealSlurm(version, plan) as slurm:
         slurm.start_controller()
+        slurm.start_nodes("w1")
+        slurm.wait(
+            lambda: slurm.must("sinfo", "-h", "-n", "w1", "-p", "a", "-o", "%t").strip() == "idle",
+            "w1 is idle",
+        )
         of_site = ("--constraint=GPU_MEM:80GB&c++17", "--licenses=Matlab_Dist:2,fluent@flex:1")
-        for partition, options, reason in (("closed", (), "PartitionDown"), ("a", of_site, "")):
-            argv = (
-                "sbatch",
-                "--parsable",
-                "--output=/dev/null",
-                f"--partition={partition}",
-                *options,
-                "--wrap=true",
-            )
+        expected = {"closed": ("PENDING", "PartitionDown"), "a": ("RUNNING", "None")}
+        for partition, options in (("closed", ()), ("a", of_site)):
+            place = (f"--partition={partition}", "--nodelist=w1", "--time=5")
+            argv = ("sbatch", "--parsable", "--output=/dev/null", *place, *options, "--wrap=sleep 300")
             job = slurm.must(*argv, user=USER).strip()
 
-            def shown(job: str = job) -> dict[str, str]:
+            def shown(job: str = job) -> tuple[str, str]:
                 (row,) = (row for row in slurm.show("jobs") if row["JobId"] == job)
-                return row
+                return row["JobState"], row["Reason"]
 
-            slurm.wait(lambda: shown()["Reason"] != "None", "the scheduler has seen the job")
-            assert shown()["JobState"] == "PENDING"
-            assert (shown()["Reason"] == "PartitionDown") == (reason == "PartitionDown"), shown()["Reason"]
+            slurm.wait(
+                lambda: shown() not in (("PENDING", "None"), ("CONFIGURING", "None")),
+                "the scheduler has seen the job",
+            )
+            assert shown() == expected[partition]
