@@ -14,8 +14,8 @@ from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
-from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account
-from gpucluster.spec.fields import MAX_NAME, parse_name
+from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account, parse_qos
+from gpucluster.spec.fields import MAX_NAME
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
@@ -156,8 +156,8 @@ def read_uids(text: str) -> dict[str, int]:
 
 def _define(site: Site, found: Associations, name: str, place: FileLine, options: _Options) -> None:
     """A QOS as 26.05 dumps it."""
-    if not _is(parse_name, name):
-        message = f"the QOS {name} is not imported: its name has a-z, 0-9 and '-', at most {MAX_NAME}"
+    if not _is(parse_qos, name):
+        message = f"the QOS {name} is not imported: its name has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
         site.complain(place, message, Effect.REFUSED)
         return
     who = f"the QOS {name}"
@@ -234,9 +234,9 @@ def _inherited(found: Associations, one: _Account) -> tuple[str, ...]:
 
 def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The QOS whose names a spec takes; the others are reported."""
-    strange = [name for name in names if not _is(parse_name, name)]
+    strange = [name for name in names if not _is(parse_qos, name)]
     if strange:
-        message = f"{who}: the QOS {', '.join(strange)} is not imported: its name has a-z, 0-9 and '-', at most {MAX_NAME}"
+        message = f"{who}: the QOS {', '.join(strange)} is not imported: its name has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
         site.complain(place, message, Effect.REFUSED)
     return tuple(name for name in names if name not in strange)
 

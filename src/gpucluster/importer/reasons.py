@@ -38,7 +38,7 @@ def why(change: Change, at: Key, old: Setting | None, new: Setting | None, why_l
 
 def _why_changed(at: Key, old: Setting, made: Made) -> str:
     kind, _, key = at
-    if noted := _noted(at, made):
+    if noted := made.reasons.get(at):
         return noted
     if (kind, key) in keys.TIMES:
         return _why_time(old.value)
@@ -64,15 +64,6 @@ def _why_tier(value: str) -> str:
     return f"not imported: `partitions[].tier` is at most {MOST_TIER}" if int(value) > MOST_TIER else ""
 
 
-def _noted(at: Key, made: Made) -> str:
-    """The reason from where the value was decided. Those of `extra` of a pool count for its nodes."""
-    kind, _, key = at
-    of_pools = (
-        why for (of, _, low), why in sorted(made.reasons.items()) if (of, low) == (kind, key) == ("node", key)
-    )
-    return made.reasons.get(at) or next(of_pools, "")
-
-
 def _owned(kind: str, old: Setting) -> str:
     return OWNED.get(kind, {}).get(old.written.lower(), "")
 
@@ -89,7 +80,7 @@ class WhyLost:
         reasons = (
             self.made.left_out.get(name, "") if kind in ("node", "gres.conf") else "",
             NO_NODE if kind == "partition" and not self._has(name) else "",
-            _noted(at, self.made),
+            self.made.reasons.get(at, ""),
             "its topology is not imported" if kind.startswith("topology.") else "",
             _LINES_OF_OTHERS.get(kind, ""),
             "a spec for hosts has one head"

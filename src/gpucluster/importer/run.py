@@ -26,6 +26,7 @@ from gpucluster.importer.write_yaml import Value, write
 from gpucluster.plan import names
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render
+from gpucluster.slurm.hostlist import expand_slurm
 from gpucluster.spec import Problem, Report, inspect_text
 from gpucluster.spec.reading import item_label
 from gpucluster.spec.yaml import MAX_BYTES
@@ -258,8 +259,9 @@ def _without_refused(
     made: Made, part: str, label: str, value: Mapping[str, Value], wrong: Mapping[tuple[str, str, str], str]
 ) -> dict[str, Value]:
     keys = {key: why for (of, at, key), why in wrong.items() if (of, at) == (part, label)}
-    name = str(value.get("name", ""))
-    made.reasons |= {(_KINDS_OF_PARTS[part], name, key): f"not imported: {why}" for key, why in keys.items()}
+    names = expand_slurm(str(value["hosts"])) if part == "pools" and keys else (str(value.get("name", "")),)
+    kind = _KINDS_OF_PARTS[part]
+    made.reasons |= {(kind, name, key): f"not imported: {why}" for key, why in keys.items() for name in names}
     return _less(value, frozenset(keys))
 
 

@@ -100,6 +100,11 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
     reasons = {
         ("node", new, "features"): why for old, new in renamed.items() if (why := _strange(site.nodes[old]))
     }
+    reasons |= {
+        ("node", new, "cpus"): f"the site counts a core as a CPU, gpucluster each of its {threads} threads"
+        for old, new in renamed.items()
+        if (threads := _threads_as_one(site.nodes[old])) > 1
+    }
     switches, _ = _names(site.switches, _partition_name)
     switches = {old: f"{new}-switch" if new in renamed.values() else new for old, new in switches.items()}
     topology = several_of(site, renamed) if site.named else topology_of(site, renamed, switches)
@@ -347,6 +352,9 @@ def _partitions(  # noqa: PLR0917 -- the site, and what its parts have become
     reasons: dict[tuple[str, str, str], str],
 ) -> Iterator[dict[str, Value]]:
     chosen = _default(site, renamed)
+    threads_of = {
+        group: max(_threads_as_one(site.nodes[node]) for node in members) for group, members in groups.items()
+    }
     for name, new in renamed.items():
         settings = site.partitions[name]
         of = [pools[group] for group in groups if name in group[1]]
@@ -371,9 +379,7 @@ def _partitions(  # noqa: PLR0917 -- the site, and what its parts have become
             made["max_cpus_per_node"] = most
         if _exclusive(site.cluster, settings):
             made["exclusive"] = True
-        threads = max(
-            _threads_as_one(site.nodes[node]) for node in site.members(settings) if node in site.nodes
-        )
+        threads = max(threads_of[group] for group in groups if name in group[1])
         memory = _memory_of_threads(settings, threads)
         reasons |= {("partition", new, key): _why_of_threads(key, threads) for key in memory}
         yield {

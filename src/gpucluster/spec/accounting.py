@@ -11,7 +11,6 @@ from gpucluster.spec.fields import (
     DURATION_SCHEMA,
     MAX_NAME,
     AbsolutePath,
-    Name,
     Text,
     UpdateClass,
     duration,
@@ -42,6 +41,13 @@ _account_form = matching(
     _ACCOUNT,
     "bad-name",
     f"the name of an account: a-z, 0-9, '_' and '-', beginning with a letter, at most {MAX_NAME} characters",
+)
+
+
+parse_qos = matching(
+    _ACCOUNT,
+    "bad-name",
+    f"the name of a QOS: a-z, 0-9, '_' and '-', beginning with a letter, at most {MAX_NAME} characters",
 )
 
 
@@ -92,6 +98,13 @@ Gpus = Annotated[int, *_whole(0, MOST_GPUS)]
 Cpus = Annotated[int, *_whole(0, MOST_CPUS)]
 Hours = Annotated[int, *_whole(1, MOST_HOURS)]
 LicenseCount = Annotated[int, *_whole(1, 1_000_000)]
+
+
+QosName = Annotated[
+    str,
+    BeforeValidator(parse_qos),
+    WithJsonSchema({"type": "string", "pattern": f"^{_ACCOUNT.pattern}$"}),
+]
 
 
 class Accounting(Part):
@@ -155,7 +168,7 @@ class Limits(Part):
 class Qos(Part):
     """A quality of service: a priority, limits, and what it preempts."""
 
-    name: Name = spec_field(UpdateClass.LIVE, "Name of the QOS, for `sbatch --qos`.")
+    name: QosName = spec_field(UpdateClass.LIVE, "Name of the QOS, for `sbatch --qos`.")
     priority: Priority = spec_field(
         UpdateClass.LIVE, "Priority; only its ratio to the highest one counts.", default=0
     )

@@ -85,7 +85,7 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
         ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has x, the first QOS of the account"),
         ("Account - 'a':GrpTRES='gres/gpu=8,cpu=64'", "the account a: GrpTRES=cpu=64 is not imported: the spec has no field for it"),
         ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the line"),
-        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: its name has a-z, 0-9 and '-', at most 24"),
+        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: its name has a-z, 0-9, '_' and '-', at most 24"),
         ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
         ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
     ],
@@ -94,6 +94,13 @@ def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> N
     site = Site()
     read_associations(site, "assoc.dump", f"Cluster - 'x'\nParent - 'root'\n{line}\n")
     assert [one.message for one in site.complaints] == [message]
+
+
+def test_qos_with_an_underscore_is_imported() -> None:
+    site = Site()
+    text = "QOS - 'gpu_long':Priority=5\nParent - 'root'\nAccount - 'a':QOS='gpu_long'\n"
+    parts, _ = fields_of(site, read_associations(site, "f", text), {})
+    assert (parts["qos"], site.complaints) == ([{"name": "gpu_long", "priority": 5}], [])
 
 
 def test_mixed_limit_keeps_its_gpus_and_the_name_of_an_account_is_in_lower_case() -> None:
