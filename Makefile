@@ -56,7 +56,7 @@ soak: prepare install ## what make test-all does of faults, much more of it: 10,
 	PYTHONPATH=tests $(BIN)/python tests/sandbox/soak.py
 
 test-slurm: prepare install ## rendered files on real daemons of every Slurm version whose packages Debian has; root, under half an hour
-	GENERATED=30 $(BIN)/pytest -q -n 3 --plans-at-least 44 tests/slurm  # they mostly wait
+	$(BIN)/pytest -q -n 3 --plans-at-least 44 --default-job-specs 30 tests/slurm  # they mostly wait
 
 test-kubernetes: install ## rendered manifests on a real Kubernetes control plane with Kueue and JobSet; builds it first
 	$(BIN)/python tools/warm.py kubernetes

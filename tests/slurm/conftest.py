@@ -1,6 +1,7 @@
 """Tests on real Slurm daemons. real_slurm.py says how to write one; `make test-slurm` runs them as root on Debian.
 
 `--plans-at-least N` fails a run in which fewer plans of a version passed, also if the version was skipped.
+`--default-job-specs N` tries the default jobs of N generated specs of each version.
 """
 
 import re
@@ -9,11 +10,20 @@ from collections import Counter
 import pytest
 from support import floors
 
+DEFAULT_JOB_SPECS = 8
 _PLAN = re.compile(r"test_plans\.py::\w+\[([0-9.]+)-")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plans-at-least", type=int, default=0, help="plans of each version that must pass")
+    parser.addoption("--default-job-specs", type=int, default=DEFAULT_JOB_SPECS, help="generated specs of each version whose default jobs are tried (default: %(default)s)")  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Below a folder above, pytest has read its options before this file."""
+    if "spec_number" in metafunc.fixturenames:
+        count = metafunc.config.getoption("--default-job-specs", default=DEFAULT_JOB_SPECS)
+        metafunc.parametrize("spec_number", range(count))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
