@@ -16,7 +16,9 @@ from support.cluster_states import world_of
 from support.fleet import Fleet, some_bindings
 from support.slurm_model import DIALECTS
 
+from gpucluster import catalog
 from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.cost import estimate
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.node_context import NodeContext
 from gpucluster.elastic.decide.node_table import (
@@ -675,6 +677,17 @@ def test_spares_respect_max_and_a_paused_pool() -> None:
     paused = living(orders=order(Verb.POOL_PAUSE, "h200"))
     actions = decide(plan, world.bindings, seen, paused, NOW)
     assert not [a for a in actions if isinstance(a, PowerUp)]
+
+
+@pytest.mark.parametrize(("always_on", "spares"), [(0, 1), (0, 3), (2, 1), (1, 2), (2, 2), (2, 0)])
+def test_machines_of_an_idle_pool_are_those_of_the_estimate(
+    tmp_path: Path, always_on: int, spares: int
+) -> None:
+    """An idle always-on node is a spare. The spares are of the pool, which has two zones."""
+    f = Fleet(with_spares(spares, min=always_on), tmp_path)
+    f.run(2 * 3600)
+    (line,) = [one for one in estimate(f.plan, catalog.prices()).lines if one.kind == "pool"]
+    assert (len(f.plan.pools[0].slots), len(f.living())) == (2, line.stays)
 
 
 def test_spare_takes_the_job_of_a_lost_node_and_is_replaced(
