@@ -298,7 +298,7 @@ CAPACITY_ROWS: list[tuple[str, list[Change], str]] = [
         "a budget that the always-on nodes use up",
         [
             ("{min: 0, max: 16}", "{min: 5, max: 16}"),
-            ("idle: 5m", "idle: 5m\n    spares: 1"),
+            ("idle: 5m", "idle: 5m\n    spares: 6"),
             ("partitions:\n", "budget: {monthly: 250000 USD}\npartitions:\n"),
         ],
         "20:19: error[budget-below-least] budget.monthly: the always-on nodes cost 277,236.48 USD a month (730 h at list prices of 2026-02-09), and launches stop at 250,000.00 USD",

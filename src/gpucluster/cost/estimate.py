@@ -17,7 +17,7 @@ from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import HOURS_A_MONTH, Distribution
 from gpucluster.plan.names import SYSTEM_NODES
-from gpucluster.plan.node_pools import in_turn
+from gpucluster.plan.node_pools import in_turn, stays
 
 AnyPool = Pool | NodePool
 
@@ -116,19 +116,19 @@ def _pool(pool: AnyPool, price: PriceList) -> CostLine:
         return CostLine(kind="pool", name=pool.name, least=own, most=own)
     markets = {source.market for source in pool.sources}
     notes = tuple(note for market, note in _NOTES.items() if market in markets)
-    stays = pool.min + (pool.spares if isinstance(pool, Pool) else 0)
+    stay = stays(pool.min, pool.spares if isinstance(pool, Pool) else 0)
     held = [source for source in pool.sources if source.market is Market.RESERVATION]
     others = [source for source in pool.sources if source not in held]
     paid = tuple(in_turn(pool.max, held))  # used or not
-    rest = in_turn(max(0, stays - sum(count for _, count in paid)), others)
+    rest = in_turn(max(0, stay - sum(count for _, count in paid)), others)
     return CostLine(
         kind="pool",
         name=pool.name,
         least=_month((*paid, *rest), price),
         most=_most(pool, price),
         notes=notes,
-        stays=stays,
-        stays_month=_month(in_turn(stays, pool.sources), price),
+        stays=stay,
+        stays_month=_month(in_turn(stay, pool.sources), price),
     )
 
 

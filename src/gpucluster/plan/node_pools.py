@@ -153,3 +153,8 @@ def _of_zone(launch: Launch, zone: str) -> Iterator[Launch]:
     nodes = each + (launch.zones.index(zone) < rest)
     if nodes:
         yield replace(launch, zones=(zone,), nodes=nodes)
+
+
+def stays(always_on: int, spares: int) -> int:
+    """Return how many nodes of an idle pool stay on, over all its zones. The daemon counts idle always-on nodes as spares."""
+    return max(always_on, spares)

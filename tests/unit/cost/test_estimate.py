@@ -116,7 +116,7 @@ def test_prepaid_capacity_has_an_unknown_price() -> None:
 
 
 def test_reservation_costs_list_price_and_spares_count_as_always_on() -> None:
-    plan = a_plan(*EAST, NO_P5E, ("{min: 0, max: 16}", "{min: 2, max: 16}\n    spares: 1"))
+    plan = a_plan(*EAST, NO_P5E, ("{min: 0, max: 16}", "{min: 2, max: 16}\n    spares: 3"))
     pool = plan.pools[0]
     held = replace(pool.sources[0], market=Market.RESERVATION, reservation=RESERVATION, max=2)
     plan = replace(plan, pools=(replace(pool, sources=(held, pool.sources[1])),))

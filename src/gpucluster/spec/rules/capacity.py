@@ -6,7 +6,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
 from gpucluster.plan.aws import hourly
 from gpucluster.plan.model.values import HOURS_A_MONTH, Market
-from gpucluster.plan.node_pools import in_turn
+from gpucluster.plan.node_pools import in_turn, stays
 from gpucluster.spec.aws_fields import MOST_SUBSCRIBERS
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import Capacity, ClusterSpec, Pool
@@ -205,7 +205,7 @@ def _hour_of(pool: Pool, region: str, catalog: Catalog) -> int:
     """Return the hourly price of the always-on nodes, each with the first machine of the first possible source."""
     return sum(
         taken * (hourly(catalog.prices, region, one.machines[0], one.source, one.max_price) or 0)
-        for one, taken in in_turn(require(pool.nodes).min + pool.spares, pool.capacity)
+        for one, taken in in_turn(stays(require(pool.nodes).min, pool.spares), pool.capacity)
     )
 
 
