@@ -222,7 +222,9 @@ def test_installation_without_the_extra_compares_the_rest_and_names_it(
         "  next: in the clone: pip install '.[aws]'",
     ]
     assert program.run(["diff", old, new, "--resources", "-o", "json"]) == 2, "it was asked for"
-    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
+    refused = json.loads(capsys.readouterr().out)["error"]
+    assert refused["exit_code"] == 2
+    assert refused["next"] == "in the clone: pip install '.[aws]'; or --no-resources compares the rest"
     assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 1
     assert "not installed" not in capsys.readouterr().err
 

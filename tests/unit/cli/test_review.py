@@ -49,6 +49,19 @@ def a_comment(folder: Path, name: str, text: str) -> str:
     return str(file)
 
 
+def test_review_without_pulumi_names_the_option_that_needs_none(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setitem(sys.modules, "pulumi", None)  # as Python marks a module that is not there
+    argv = ["review", "--base", "main", "--to", str(tmp_path / "out")]
+    assert program.run(argv) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: the Pulumi program of both specs cannot run: pulumi is not installed",
+        "  next: in the clone: pip install '.[aws]'; or --no-resources compares the rest",
+    ]
+    assert program.run([*argv, "--no-resources"]) == 0
+
+
 def test_each_stack_of_the_branch_has_a_comment(repository: Path, tmp_path: Path, capsys: Said) -> None:
     """A stack that only the base changed is not reviewed."""
     assert program.run(["review", "--base", "main", "--to", str(tmp_path / "out"), "--no-resources"]) == 0
