@@ -35,7 +35,8 @@ def compared(old: "Side | None", new: "Side | None", *, required: bool) -> "Comp
     if library := _missing(revisions):
         reason = f"{library} is not installed"
         if required:
-            raise HostError(f"the Pulumi program of both specs cannot run: {reason}", next_step=INSTALL)
+            step = f"{INSTALL}; or --no-resources compares the rest"
+            raise HostError(f"the Pulumi program of both specs cannot run: {reason}", next_step=step)
         progress(f"resources are not compared: {reason}\n  next: {INSTALL}")
         return Compared(unseen=(f"resources and rights are not compared: {reason}",))
     known = _answers(old, new)
