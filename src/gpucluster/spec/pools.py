@@ -1,6 +1,9 @@
-"""The orchestrator and the sources of each pool."""
+"""The orchestrator, the sources and the hardware of each pool."""
 
+from gpucluster.catalog import Catalog, Machine
+from gpucluster.plan.model import NodeShape
 from gpucluster.plan.model.capacity import Source
+from gpucluster.slurm import shapes
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 
@@ -38,3 +41,16 @@ def sources_of(pool: Pool, zones: tuple[str, ...]) -> tuple[Source, ...]:
         )
         for position, requested in enumerate(pool.capacity)
     )
+
+
+def machines_of_aws(pool: Pool, catalog: Catalog) -> tuple[Machine, ...]:
+    """Return the machines of the pool that the catalog knows."""
+    found = (catalog.machines.get(name) for source in pool.capacity for name in source.machines)
+    return tuple(machine for machine in found if machine is not None)
+
+
+def shape_of(spec: ClusterSpec, pool: Pool, catalog: Catalog) -> NodeShape | None:
+    """Return the hardware of the pool's nodes, as the plan has it; None if no machine is known."""
+    own, of_aws = spec.machines.get(pool.machine or ""), machines_of_aws(pool, catalog)
+    shape = shapes.of_host(own) if own is not None else shapes.of_aws(of_aws) if of_aws else None
+    return None if shape is None else shapes.without_reserved(shape, pool.extra)

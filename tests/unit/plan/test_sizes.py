@@ -1,11 +1,16 @@
 """What jobs get of a node, and the sizes of a job that asks for none: `extra` reserves cores and memory, and limits memory."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from support.builders import a_lab_plan, a_lab_text
 
 from gpucluster import catalog
 from gpucluster.plan.model import JobSizes
+from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
+from gpucluster.spec.pools import shape_of
 
 POOL = ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", extra: {%s}}')
 PART = ("default: true}", "default: true, extra: {%s}}")
@@ -113,3 +118,19 @@ def test_limit_of_cpus_with_which_no_job_starts_is_refused(
     (problem,) = found.errors
     assert problem.id == "max-cpus-per-node"
     assert said in problem.message
+
+
+STACKS = Path(__file__).parents[3] / "stacks"
+
+
+@pytest.mark.parametrize("name", ["burst", "first", "hybrid", "lab", "research", "steady"])
+def test_rules_of_the_spec_see_the_nodes_of_the_plan(name: str) -> None:
+    """The rules about `extra` and about CPUs of a partition counted cores and memory themselves."""
+    facts = catalog.load()
+    spec = inspect_text((STACKS / f"{name}.yaml").read_text(), "x.yaml", facts).result()
+    plan = resolve(spec, facts)
+    assert plan.slurm is not None
+    seen = {pool.name: shape_of(spec, pool, facts) for pool in spec.pools}
+    assert plan.pools
+    for pool in plan.pools:
+        assert seen[pool.name] == replace(pool.shape, sharing=None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence, Set
 
-from gpucluster.catalog import Catalog, Machine, environment, nvswitch
+from gpucluster.catalog import Catalog, Machine, environment
 from gpucluster.plan import defaults, names
 from gpucluster.plan.aws import head_address, hourly, standby_address
 from gpucluster.plan.model import (
@@ -18,7 +18,6 @@ from gpucluster.plan.model import (
     Leaf,
     Login,
     Network,
-    NodeShape,
     Pool,
     Sessions,
     SiteSubnet,
@@ -32,8 +31,8 @@ from gpucluster.plan.resolve import operations
 from gpucluster.plan.resolve.network import network
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.plan.resolve.sharing import shared
-from gpucluster.plan.resolve.sizes import without_reserved
 from gpucluster.plan.resolve.storage import volumes
+from gpucluster.slurm import shapes
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Image as ImageSpec
 from gpucluster.spec.head import Sessions as SessionsSpec
@@ -114,9 +113,9 @@ def pool(
         max=nodes.max,
         idle_s=int(defaults.IDLE_S.value) if pool.idle is None else pool.idle,
         boot_timeout_s=int(defaults.BOOT_TIMEOUT_S.value) if pool.boot_timeout is None else pool.boot_timeout,
-        shape=without_reserved(
+        shape=shapes.without_reserved(
             shared(
-                shape_of([catalog.machines[name] for source in sources for name in source.machines]),
+                shapes.of_aws([catalog.machines[name] for source in sources for name in source.machines]),
                 pool.sharing,
             ),
             pool.extra,
@@ -169,26 +168,6 @@ def features_of(pool: str, sources: Sequence[Source], catalog: Catalog) -> tuple
 def _only(values: Set[str]) -> Set[str]:
     """The value if there is only one."""
     return values if len(values) == 1 else set()
-
-
-def shape_of(machines: Sequence[Machine]) -> NodeShape:
-    """The hardware in slurm.conf of nodes that may be any of `machines`: the least cores, the least memory."""
-    small = min(machines, key=lambda m: (m.sockets * m.cores_per_socket * m.threads_per_core, m.name))
-    gpu = small.gpu
-    return NodeShape(
-        sockets=small.sockets,
-        cores_per_socket=small.cores_per_socket,
-        threads_per_core=small.threads_per_core,
-        real_memory_mib=min(m.memory_mib for m in machines) * int(defaults.MEMORY_PERCENT.value) // 100,
-        gpu_model=None if gpu is None else gpu.model,
-        gpu_count=0 if gpu is None else gpu.count,
-        nvswitch=any(nvswitch.has_nvswitch(m.name) for m in machines),
-        gpu_memory_mib=None if gpu is None else min(m.gpu.memory_mib for m in machines if m.gpu is not None),
-        nvlinks=min(nvswitch.links(m.name, "" if m.gpu is None else m.gpu.model) for m in machines),
-        nvlink_group=gpu.count
-        if gpu is not None and all(nvswitch.has_nvswitch(m.name) for m in machines)
-        else 0,
-    )
 
 
 def _slots(pool: str, most: int, region: str, zone: str) -> SlotRange:

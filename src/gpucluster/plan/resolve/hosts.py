@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from gpucluster.catalog import environment
 from gpucluster.plan import defaults, names
-from gpucluster.plan.model import Hardware, HostHead, HostPool, Hosts, NodeShape, SlotRange
+from gpucluster.plan.model import Hardware, HostHead, HostPool, Hosts, SlotRange
 from gpucluster.plan.resolve import operations
 from gpucluster.plan.resolve.sharing import shared
-from gpucluster.plan.resolve.sizes import without_reserved
+from gpucluster.slurm import shapes
 from gpucluster.slurm.hostlist import runs
 from gpucluster.spec.health import Health
 from gpucluster.spec.hosts import HostMachine
@@ -39,7 +39,7 @@ def pool(requested: PoolSpec, machines: Mapping[str, HostMachine], health: Healt
     return HostPool(
         name=requested.name,
         boot_timeout_s=int(boot_s),
-        shape=without_reserved(shared(shape_of(machine), requested.sharing), requested.extra),
+        shape=shapes.without_reserved(shared(shapes.of_host(machine), requested.sharing), requested.extra),
         slots=spans(require(requested.hosts)),
         features=tuple(sorted({*_features(requested.name, name, machines), *requested.features})),
         health_limit=operations.health_limit(health, len(require(requested.addresses))),
@@ -58,21 +58,6 @@ def _features(pool: str, machine: str, machines: Mapping[str, HostMachine]) -> t
     models = {one.gpus.model for one in machines.values() if one.gpus is not None}
     gpus = machines[machine].gpus
     return tuple(sorted({machine, *(() if gpus is None else (gpus.model,)), *({pool} - models)}))
-
-
-def shape_of(machine: HostMachine) -> NodeShape:
-    """The hardware in slurm.conf, from the maker's data."""
-    gpus = machine.gpus
-    return NodeShape(
-        sockets=machine.sockets,
-        cores_per_socket=machine.cores_per_socket,
-        threads_per_core=machine.threads_per_core,
-        real_memory_mib=machine.memory * int(defaults.MEMORY_PERCENT.value) // 100,
-        gpu_model=None if gpus is None else gpus.model,
-        gpu_count=0 if gpus is None else gpus.count,
-        gpu_memory_mib=None if gpus is None else gpus.memory,
-        nvlink_group=0 if gpus is None else gpus.nvlink or 0,
-    )
 
 
 def spans(hosts: Iterable[str]) -> tuple[SlotRange, ...]:

@@ -1,19 +1,12 @@
-"""What jobs get of a node: its hardware without what `extra` reserves, and the sizes of a job that asks for none. Pure."""
+"""The sizes of a job that asks for none, on a node of each pool of its partition. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from gpucluster.plan import gres
 from gpucluster.plan.model import JobSizes, NodeShape, Pool
 from gpucluster.slurm import sizes
 from gpucluster.spec.model import Partition as PartitionSpec
 from gpucluster.spec.model import Slurm as SlurmSpec
-
-
-def without_reserved(shape: NodeShape, extra: Mapping[str, str]) -> NodeShape:
-    """Return the shape with what `extra` of its pool reserves for the system."""
-    found = sizes.reserved(extra, shape.threads_per_core)
-    return replace(shape, system_cpus=found.cpus, system_memory_mib=found.memory_mib)
 
 
 def of_partition(requested: PartitionSpec, slurm: SlurmSpec, pools: Sequence[Pool]) -> JobSizes:

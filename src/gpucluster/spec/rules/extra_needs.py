@@ -3,51 +3,22 @@
 Each row is a check of slurmctld's or slurmd's, with what the program does otherwise.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucluster.catalog import Catalog, Machine
+from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
+from gpucluster.plan.model import NodeShape
 from gpucluster.slurm import sizes
 from gpucluster.slurm.sizes import MOST, amount
 from gpucluster.spec.model import ClusterSpec, Pool
+from gpucluster.spec.pools import machines_of_aws, shape_of
 from gpucluster.spec.problem import Path
 
 UNKILLABLE_S = 180  # UnkillableStepTimeout of templates/slurm/slurm.conf.j2
 MESSAGE_S = 30  # MessageTimeout of the same file
 LAST_JOB_ID = 67043328  # MaxJobId, if it is not set
 BF_MAX_JOB_TEST = 500  # if it is not set
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node of a pool, by the sockets, cores of a socket, threads of a core and memory in MiB of its machines."""
-
-    pool: Pool
-    machines: tuple[tuple[int, int, int, int], ...]
-
-    @property
-    def cores(self) -> int:
-        return min(sockets * cores for sockets, cores, _, _ in self.machines)
-
-    @property
-    def cpus(self) -> int:
-        return min(sockets * cores * threads for sockets, cores, threads, _ in self.machines)
-
-    @property
-    def memory_mib(self) -> int:
-        """RealMemory."""
-        return min(memory for *_, memory in self.machines) * int(defaults.MEMORY_PERCENT.value) // 100
-
-    @property
-    def job_cpus(self) -> int:
-        """The CPUs that jobs can get."""
-        return min(s * c * t - sizes.reserved(self.pool.extra, t).cpus for s, c, t, _ in self.machines)
-
-    @property
-    def job_memory_mib(self) -> int:
-        """The memory that jobs can get."""
-        return self.memory_mib - sizes.reserved(self.pool.extra, 1).memory_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +30,8 @@ class Lines:
     kind: str
     at: Path
 
-    def nodes(self) -> Iterator[Node]:
-        """A node of the pool, or of each pool of the partition; none of a pool whose machine is not known."""
+    def nodes(self) -> Iterator[tuple[Pool, NodeShape]]:
+        """The hardware of a node of the pool, or of each pool of the partition; none of a pool whose machine is not known."""
         if self.kind == "slurm.conf":
             indexes = [index for index, _ in enumerate(self.spec.pools)]
         elif self.kind == "node":
@@ -70,31 +41,20 @@ class Lines:
             indexes = [index for index, pool in enumerate(self.spec.pools) if pool.name in names]
         for index in indexes:
             pool = self.spec.pools[index]
-            if machines := tuple(self._machines(pool)):
-                yield Node(pool, machines)
+            if (shape := shape_of(self.spec, pool, self.catalog)) is not None:
+                yield pool, shape
 
     def gpu_types(self) -> Iterator[str]:
         """The types of GPUs of the cluster, as TRES name them: models, and profiles of MIG slices."""
         for pool in self.spec.pools:
             own = self.spec.machines.get(pool.machine or "")
-            gpus = [one.gpu.model for one in self._of_aws(pool) if one.gpu is not None]
+            gpus = [one.gpu.model for one in machines_of_aws(pool, self.catalog) if one.gpu is not None]
             gpus += [own.gpus.model] if own is not None and own.gpus is not None else []
             slices = pool.sharing.mig if pool.sharing is not None else None
             yield from (name.lower() for name in (slices if gpus and slices else gpus))
 
     def qos(self) -> frozenset[str]:
         return frozenset(one.name for one in self.spec.qos)
-
-    def _machines(self, pool: Pool) -> Iterator[tuple[int, int, int, int]]:
-        own = self.spec.machines.get(pool.machine or "")
-        if own is not None:
-            yield own.sockets, own.cores_per_socket, own.threads_per_core, own.memory
-        for one in self._of_aws(pool):
-            yield one.sockets, one.cores_per_socket, one.threads_per_core, one.memory_mib
-
-    def _of_aws(self, pool: Pool) -> Iterator[Machine]:
-        names = (name for source in pool.capacity for name in source.machines)
-        yield from (machine for name in names if (machine := self.catalog.machines.get(name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +199,14 @@ def _qos_of_spec(given: _Given) -> str:
 
 
 def _memory_left(given: _Given) -> str:
-    least = min((node.memory_mib for node in given.lines.nodes()), default=MOST)
+    least = min((shape.real_memory_mib for _, shape in given.lines.nodes()), default=MOST)
     if given.number("memspeclimit", 0) < least:
         return ""
     return f"a value below the memory of the node, {least} MiB: slurmd ignores it with an error"
 
 
 def _cores_left(given: _Given) -> str:
-    least = min((node.cores for node in given.lines.nodes()), default=MOST)
+    least = min((_cores(shape) for _, shape in given.lines.nodes()), default=MOST)
     if given.number("corespeccount", 0) < least:
         return ""
     return f"a value below the {least} cores of the node: no job could run there"
@@ -254,28 +214,28 @@ def _cores_left(given: _Given) -> str:
 
 def _cpus_of_node(given: _Given) -> str:
     ids = set(sizes.cpu_ids(given.values["cpuspeclist"]))
-    for node in given.lines.nodes():
-        if max(ids, default=0) >= node.cpus:
-            return f"CPU ids below {node.cpus}: slurmd ignores the list with an error"
-        if all(_cores_of(ids, threads) >= s * c for s, c, threads, _ in node.machines):
-            return f"fewer CPUs: no core of the {node.cores} would be left for jobs"
+    for _, shape in given.lines.nodes():
+        if max(ids, default=0) >= shape.cpus:
+            return f"CPU ids below {shape.cpus}: slurmd ignores the list with an error"
+        if len({cpu // shape.threads_per_core for cpu in ids}) >= _cores(shape):
+            return f"fewer CPUs: no core of the {_cores(shape)} would be left for jobs"
     return ""
 
 
-def _cores_of(ids: Set[int], threads: int) -> int:
-    return len({cpu // threads for cpu in ids})
+def _cores(shape: NodeShape) -> int:
+    return shape.sockets * shape.cores_per_socket
 
 
 def _fits(key: str) -> _Rule:
     """A default memory with which a job without --mem fits on a node of each of the partition's pools, on all CPUs if it is of a CPU."""
 
     def rule(given: _Given) -> str:
-        for node in given.lines.nodes():
-            cpus = max(1, node.job_cpus) if key == "defmempercpu" else 1
-            most = node.job_memory_mib // cpus
+        for pool, shape in given.lines.nodes():
+            cpus = max(1, shape.job_cpus) if key == "defmempercpu" else 1
+            most = shape.job_memory_mib // cpus
             if given.number(key, 0) > most:
                 on = f" on all its {cpus} CPUs" if cpus > 1 else ""
-                return f"a value of at most {most}: of a node of the pool {node.pool.name} jobs get {node.job_memory_mib} MiB, and a job{on} without --mem could not run there"
+                return f"a value of at most {most}: of a node of the pool {pool.name} jobs get {shape.job_memory_mib} MiB, and a job{on} without --mem could not run there"
         return ""
 
     return rule

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
+from gpucluster.plan.model import NodeShape
 from gpucluster.plan.model.values import Containers
-from gpucluster.slurm.sizes import reserved
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
-from gpucluster.spec.pools import run_by
+from gpucluster.spec.pools import run_by, shape_of
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.findings import error, or_none, parsed, repeated, same_names, warning
 from gpucluster.text import format_duration, quoted
@@ -96,7 +96,7 @@ def partition_times(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterato
 
 def partition_gpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
     partition = spec.partitions[index]
-    without = [pool.name for pool, (_, _, gpus) in _hardware(spec, index, catalog) if not gpus]
+    without = [pool.name for pool, shape in _hardware(spec, index, catalog) if not shape.gpu_count]
     if partition.requires_gpus and without:
         message = f"the pool '{without[0]}' has no GPUs: the partition would refuse every job that can run on it; remove the pool, or this key"
         yield error("partitions", index, "requires_gpus", id="requires-gpus", message=message)
@@ -107,16 +107,16 @@ def partition_cpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[
     found = _hardware(spec, index, catalog)
     if most is None or not found:
         return
-    threads = max(threads for _, (threads, _, _) in found)
+    threads = max(shape.threads_per_core for _, shape in found)
     if most < threads:
         message = f"{most} is less than a core ({threads} CPUs), and a job gets whole cores: no job would start; write at least {threads}"
         yield error(*at, id="max-cpus-per-node", message=message)
-    kept = {pool.name: reserved(pool.extra, threads).cpus for pool, (threads, _, _) in found}
+    kept = {pool.name: shape.system_cpus for pool, shape in found}
     full = max(kept, key=lambda name: kept[name])
     if (left := most - kept[full] + min(kept.values())) < threads <= most:
         message = f"of a node of the pool '{full}' jobs would get {max(0, left)} CPUs: its `extra` reserves more than that of the other pools, and Slurm counts reserved CPUs in this limit; put the pool into another partition"
         yield error(*at, id="max-cpus-per-node", message=message)
-    cpus = max(cpus for _, (_, cpus, _) in found)
+    cpus = max(shape.cpus for _, shape in found)
     if most < cpus and spec.partitions[index].exclusive:
         message = f"a job of an exclusive partition has all {cpus} CPUs of its node, so with this limit no job would start; remove one of the two keys"
         yield error(*at, id="max-cpus-per-node", message=message)
@@ -128,9 +128,16 @@ def partition_cpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[
 def partition_cpus_spread(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
     """Warn of a limit that makes jobs without GPUs launch more GPU machines than they need."""
     most = spec.partitions[index].max_cpus_per_node
-    for pool, (threads, cpus, gpus) in _hardware(spec, index, catalog):
+    for pool, shape in _hardware(spec, index, catalog):
+        cpus, gpus = shape.cpus, shape.gpu_count
         nodes = or_none(lambda pool=pool: require(pool.nodes))
-        if most is None or not threads <= most < cpus or not gpus or spec.hosts is not None or nodes is None:
+        if (
+            most is None
+            or not shape.threads_per_core <= most < cpus
+            or not gpus
+            or spec.hosts is not None
+            or nodes is None
+        ):
             continue
         if nodes.max > nodes.min:
             first = f"nodes of the elastic pool '{pool.name}' have {cpus} CPUs and {gpus} GPUs each"
@@ -142,26 +149,11 @@ def partition_cpus_spread(spec: ClusterSpec, index: int, catalog: Catalog) -> It
             return
 
 
-def _hardware(spec: ClusterSpec, index: int, catalog: Catalog) -> list[tuple[Pool, tuple[int, int, int]]]:
-    """Return the pools of the partition with known machines, each with its threads of a core, its CPUs and its GPUs."""
+def _hardware(spec: ClusterSpec, index: int, catalog: Catalog) -> list[tuple[Pool, NodeShape]]:
+    """Return the pools of the partition with known machines, each with its hardware."""
     pools = (pool for pool in spec.pools if pool.name in spec.partitions[index].pools)
-    found = ((pool, _board(spec, pool, catalog)) for pool in pools)
-    return [(pool, board) for pool, board in found if board is not None]
-
-
-def _board(spec: ClusterSpec, pool: Pool, catalog: Catalog) -> tuple[int, int, int] | None:
-    if spec.hosts is None:
-        machine = next(
-            (catalog.machines.get(name) for source in pool.capacity for name in source.machines), None
-        )
-        gpus = 0 if machine is None or machine.gpu is None else machine.gpu.count
-    else:
-        machine = spec.machines.get(pool.machine or "")
-        gpus = 0 if machine is None or machine.gpus is None else machine.gpus.count
-    if machine is None:
-        return None
-    threads = machine.threads_per_core
-    return threads, machine.sockets * machine.cores_per_socket * threads, gpus
+    found = ((pool, shape_of(spec, pool, catalog)) for pool in pools)
+    return [(pool, shape) for pool, shape in found if shape is not None]
 
 
 def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
