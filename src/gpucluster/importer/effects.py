@@ -34,6 +34,11 @@ def _rule(_key: str, before: str, after: str) -> Effect | None:
     return Effect.WIDER if not after and before != "none" else None
 
 
+def _private(_key: str, before: str, after: str) -> Effect | None:
+    """What other users do not see. `cloud` is no such word: it shows nodes that are powered down."""
+    return Effect.WIDER if set(_words(before)) - {*_words(after), "cloud", "none"} else None
+
+
 def _state(_key: str, before: str, after: str) -> Effect | None:
     if after == "down" and before not in ("down", "inactive"):
         return Effect.REFUSED
@@ -101,7 +106,8 @@ def _words(value: str) -> tuple[str, ...]:
 
 _Judge = Callable[[str, str, str], Effect | None]
 _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
-    (_rule, "slurm.conf", ("accountingstorageenforce", "jobsubmitplugins", "privatedata", "disablerootjobs")),
+    (_rule, "slurm.conf", ("accountingstorageenforce", "jobsubmitplugins", "disablerootjobs")),
+    (_private, "slurm.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
     (_state, "partition", ("state",)),
     (_limit, "slurm.conf", ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode")),

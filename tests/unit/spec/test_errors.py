@@ -83,6 +83,24 @@ ROWS: list[tuple[str, list[Change], str]] = [
         "20:24: error[empty-list] partitions[gpu].pools: the list is empty; it needs at least one item",
     ),
     (
+        "a feature with a sign of a constraint",
+        [("    idle: 5m", "    features: ['GPU_MEM:80GB', 'a&b']\n    idle: 5m")],
+        "15:32: error[bad-name] pools[h200].features[1]: 'a&b' is not a feature: A-Z, a-z, 0-9 and '._:+@/=-', beginning with a letter, digit or '_', at most 64 characters",
+    ),
+    (
+        "the name of a licence with its count",
+        [("slurm:\n", "slurm:\n  licenses: {'matlab:4': 1}\n")],
+        "9:14: error[bad-name] slurm.licenses.'matlab:4': 'matlab:4' is not the name of a licence: A-Z, a-z, 0-9 and '._+@-', beginning with a letter, digit or '_', at most 64 characters",
+    ),
+    (
+        "the name of a QOS in capitals",
+        [
+            ("slurm:\n", "slurm:\n  accounting: {database: local}\n"),
+            ("name: burst\n", "name: burst\nqos: [{name: Gpu_Long}]\n"),
+        ],
+        "3:14: error[bad-name] qos[0].name: 'Gpu_Long' is not the name of a QOS: a-z, 0-9, '_' and '-', beginning with a letter, at most 24 characters",
+    ),
+    (
         "a misspelt key",
         [("idle: 5m", "idel: 5m")],
         "15:5: error[unknown-key] pools[h200].idel: unknown key 'idel'; did you mean 'idle'?",
