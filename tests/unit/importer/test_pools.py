@@ -160,3 +160,33 @@ def test_partition_of_nodes_that_do_not_exist_yet_says_so(tmp_path: Path) -> Non
     told = {row.why for row in found.differences if row.kind == "partition" and row.names == ("b",)}
     assert told == {"no node of the partition is imported"}
     assert not [row for row in found.differences if row.effect]
+
+
+@pytest.mark.parametrize(
+    ("lines", "partition", "exclusive", "memory"),
+    [
+        ("SelectType=select/linear\n", "", True, "0"),
+        ("SelectType=select/cons_tres\n", "", False, "0"),
+        ("SelectTypeParameters=CR_Core\n", "", False, None),
+        ("DefMemPerCPU=500\n", "", False, None),
+        ("", "DefMemPerNode=4000", False, None),
+        ("", "OverSubscribe=EXCLUSIVE DefMemPerCPU=100", True, "100"),
+    ],
+)
+def test_jobs_have_the_nodes_and_the_memory_that_they_had(
+    lines: str, partition: str, exclusive: bool, memory: str | None, tmp_path: Path
+) -> None:
+    """select/linear gives whole nodes; where Slurm counts memory, a job without a default has all of it."""
+    _, spec = imported(
+        tmp_path,
+        f"{lines}NodeName=n1 CPUs=4 RealMemory=8000\nPartitionName=a Nodes=n1 Default=YES {partition}\n",
+    )
+    (part,) = spec.partitions
+    assert (part.exclusive, part.extra.get("DefMemPerCPU")) == (exclusive, memory)
+
+
+@pytest.mark.parametrize(("line", "value"), [("", "NO"), ("EnforcePartLimits=ANY\n", "ANY")])
+def test_limits_count_at_submission_as_on_the_site(line: str, value: str, tmp_path: Path) -> None:
+    _, spec = imported(tmp_path, line + NODES)
+    assert spec.slurm is not None
+    assert spec.slurm.extra["EnforcePartLimits"] == value
