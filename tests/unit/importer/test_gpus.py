@@ -192,3 +192,20 @@ def test_a_site_with_too_many_pools_is_refused_with_the_reason(tmp_path: Path) -
     nodes = [f"NodeName=n{i} CPUs=2 RealMemory={2000 + i}" for i in range(3000)]
     with pytest.raises(GpuclusterError, match="divide the 3000 nodes into 3000 sets of the same hardware"):
         imported(tmp_path, *nodes, "PartitionName=p Nodes=ALL Default=YES")
+
+
+@pytest.mark.parametrize(
+    ("gres", "reasons"),
+    [
+        ("gpu:4", ["the GPUs of a spec have a type, here `gpu`"]),
+        ("gpu:a100:2,gpu:v100:2", ["a machine of a spec has GPUs of one type"]),
+        ("gpu:a100:no_consume:4", ["a spec has no no_consume"]),
+        ("gpu:a100:4,craynetwork:4", ["a spec has no GRES craynetwork"]),
+        ("gpu:a100:4,shard:6", ["a spec gives each GPU as many parts"]),
+        ("gpu:4,nic:2", ["the GPUs of a spec have a type, here `gpu`", "a spec has no GRES nic"]),
+    ],
+)
+def test_reason_for_gres_is_its_cause(gres: str, reasons: list[str], tmp_path: Path) -> None:
+    """One sentence stood there for all of them."""
+    found = imported(tmp_path, f"NodeName=a CPUs=8 Gres={gres}", "PartitionName=p Nodes=a Default=YES")
+    assert why(found, "Gres", Change.CHANGED) == "; ".join(reasons)
