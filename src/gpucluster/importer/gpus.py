@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.importer.site import Settings
+from gpucluster.importer.lines import FileLine
+from gpucluster.importer.site import Setting, Settings
 
 _WORD = re.compile(r"([A-Za-z]+)((?::[^:,()]+)*)(?:\([^)]*\))?")
 _COUNT = re.compile(r"([0-9]{1,9})([kK]?)")
@@ -40,6 +41,25 @@ def gpus_of(settings: Settings) -> Gpus:
     _, model, count = first
     parts = next(((name, number) for name, _, number in words if name in _SHARED), None)
     return Gpus(model, count, None if parts is None else _sharing(parts[0], parts[1], count))
+
+
+def why_changed(value: str) -> str:
+    """Why a machine of a spec has not these GRES; empty if it has."""
+    words = tuple(words_of(value))
+    types = [kind for name, kind, _ in words if name == "gpu"]
+    others = [name for name, *_ in words if name != "gpu" and name not in _SHARED]
+    gpus = gpus_of({"gres": Setting(value, FileLine("", 0), "Gres")})
+    causes = (
+        ("the GPUs of a spec have a type, here `gpu`", "" in types),
+        ("a machine of a spec has GPUs of one type", len(set(types)) > 1),
+        (f"a spec has no {_FLAG}", _FLAG in value.lower()),
+        (f"a spec has no GRES {', '.join(others)}", bool(others)),
+        (
+            "a spec gives each GPU as many parts",
+            gpus.sharing is None and any(name in _SHARED for name, *_ in words),
+        ),
+    )
+    return "; ".join(why for why, applies in causes if applies)
 
 
 def _sharing(name: str, parts: int, gpus: int) -> tuple[str, int] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpucluster import catalog
-from gpucluster.importer import keys
+from gpucluster.importer import gpus, keys
 from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
 from gpucluster.importer.site import Key, Setting
@@ -42,7 +42,11 @@ def _why_changed(at: Key, old: Setting, made: Made) -> str:
         return noted
     if (kind, key) in keys.TIMES:
         return _why_time(old.value)
-    if reason := _CHANGED.get((kind, key)):
+    if (
+        reason := gpus.why_changed(old.value)
+        if (kind, key) == ("node", "gres")
+        else _CHANGED.get((kind, key))
+    ):
         return reason
     owned = _owned(kind, old)
     return f"gpucluster writes its own value: {owned}" if owned else "gpucluster writes its own value"
@@ -139,10 +143,6 @@ _CHANGED = {
     ("node", "nodeaddr"): "a host of a spec has an IPv4 address of its own",
     ("node", "state"): "the hosts of a spec are always on; `scontrol update` drains one",
     ("node", "features"): "gpucluster adds the names of the pool, the machine and the GPU model",
-    (
-        "node",
-        "gres",
-    ): "a machine of a spec has GPUs of one type with a name; no_consume and other GRES have no field",
     ("partition", "default"): "slurmctld takes the last partition with Default=YES, and so does the spec",
     ("partition", "partitionname"): "a partition of a spec has letters, digits, '.', '_' and '-'",
     ("partition", "nodes"): "a partition of a spec has the hosts of its pools",
