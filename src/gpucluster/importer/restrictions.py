@@ -199,7 +199,8 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
             )
         if not same:
             yield "PreemptMode"
-        if "gracetime" in settings and "GraceTime" not in (one.get("extra") or {}):
+        own = one.get("extra")
+        if "gracetime" in settings and not (isinstance(own, Mapping) and "GraceTime" in own):
             yield "GraceTime"
         tier = settings.get("prioritytier")
         if tier is not None and tier.value != str(one.get("tier", 1)):

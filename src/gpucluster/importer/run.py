@@ -282,7 +282,7 @@ def _without_topology(made: Made, site: Site, errors: Sequence[Problem]) -> bool
         return False
     topology = slurm["topology"]
     named = topology.get("named") if isinstance(topology, Mapping) else None
-    rest = named if isinstance(named, Mapping) else {}
+    rest: Mapping[str, Value] = named if isinstance(named, Mapping) else {}
     wrong = [name for name in rest if of_topology[0].path.startswith(f"slurm.topology.named.{name}")]
     left = {name: one for name, one in rest.items() if name not in wrong} if wrong else {}
     made.spec["slurm"] = {
