@@ -14,14 +14,25 @@ from support.fake_machine import CONF, FakeMachine, Killed
 
 from gpucluster import artifacts
 from gpucluster.agent import effects
-from gpucluster.agent.boot import hostnames, identity, munge_key, watchdog
+from gpucluster.agent.boot import (
+    boot_state,
+    bundles,
+    cluster_identity,
+    hostnames,
+    identity,
+    munge_key,
+    slurmctld,
+    watchdog,
+)
+from gpucluster.agent.boot.boot_state import BootState
 from gpucluster.agent.disks import mounts
-from gpucluster.agent.machine import Machine, NotYetError, StepError
+from gpucluster.agent.machine import BundleRefusedError, Machine, NotYetError, StepError
 from gpucluster.agent.roles import host as host_role
 from gpucluster.agent.services import AwsServices, FolderServices
 from gpucluster.artifacts import Artifact
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import SlurmOnHosts
+from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase, SlurmOnHosts
+from gpucluster.plan.slurm_identity import CLUSTER_NAME
 from gpucluster.shell import Result
 
 PLAN = a_lab_plan()
@@ -435,3 +446,82 @@ def test_timer_deletes_a_reservation_once_no_job_uses_it(tmp_path):
     del head.host.refuses["scontrol delete"]
     assert head.look() == ""
     assert head.host.calls[-1] == ("scontrol", "delete", "ReservationName=gpucluster-old")
+
+
+LOCAL = Accounting(database=LocalDatabase(buffer_pool_mib=128), keep_s=86400)
+SITE = ExternalDatabase(host="db.example.org", port=3306, secret="arn:a", ca="/etc/ca.pem")
+ELSEWHERE = replace(LOCAL, database=SITE)
+OTHER = replace(LOCAL, database=replace(SITE, host="db.example.net"))
+OTHER_NAME = (
+    "slurmctld's state is that of the cluster 'lab', not 'labor': CLUSTER NAME MISMATCH; `gpucluster diff` has the commands that "
+    "copy slurmctld's state and remove /var/spool/slurmctld/clustername"
+)
+
+
+# A bundle whose cluster is not that of slurmctld's state. tests/slurm/test_cluster_identity.py has the real daemons
+def with_accounting(accounting: Accounting | None) -> SlurmOnHosts:
+    return replace(PLAN, slurm=replace(PLAN.slurm, accounting=accounting))
+
+
+def a_head_with_state(root: Path, text: str) -> Host:
+    head = a_head(root)
+    assert head.run()["ready"]
+    if text:
+        head.put(CLUSTER_NAME, text)
+    head.calls.clear()
+    return head
+
+
+def test_renamed_cluster_is_refused_and_nothing_stops(tmp_path):
+    head = a_head_with_state(tmp_path, "lab|7\n")
+    head.bring(a_bundle(replace(PLAN, name="labor")))
+    status = head.run()
+    assert (status["ready"], status["refused"]) == (False, OTHER_NAME)
+    assert status["detail"] == f"the new bundle is not applied: {OTHER_NAME}"
+    assert status["applied"] == artifacts.digest(a_bundle())
+    assert not [one for one in head.calls if one[:2] in (("systemctl", "stop"), ("systemctl", "restart"), ("scontrol", "reconfigure"))]  # fmt: skip
+    assert head.text(CLUSTER_NAME) == "lab|7\n"
+
+
+@pytest.mark.parametrize("text", ["", "labor|7\n"])
+def test_renamed_cluster_is_applied_without_the_old_name(tmp_path, text):
+    head = a_head_with_state(tmp_path, text)
+    wanted = a_bundle(replace(PLAN, name="labor"))
+    head.bring(wanted)
+    assert head.run()["applied"] == artifacts.digest(wanted)
+
+
+def test_first_bundle_of_a_head_with_the_state_of_another_cluster_is_refused(tmp_path):
+    head = a_head(tmp_path)
+    head.put(CLUSTER_NAME, "trial|7\n")
+    machine = head.machine()
+    state = slurmctld.fetch_bundle(machine, identity.from_host_file(machine, BootState()))
+    with pytest.raises(BundleRefusedError, match="the cluster 'trial', not 'lab'"):
+        cluster_identity.check(machine, state)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "refused"),
+    [
+        (None, LOCAL, "lab|7", True),
+        (None, LOCAL, "lab", False),  # 22.05 has no number
+        (None, LOCAL, "", False),
+        (LOCAL, ELSEWHERE, "lab|7", True),
+        (ELSEWHERE, OTHER, "lab|7", True),
+        (LOCAL, None, "lab|7", False),
+        (LOCAL, replace(LOCAL, keep_s=3600, database=LocalDatabase(buffer_pool_mib=256)), "lab|7", False),
+        (ELSEWHERE, replace(LOCAL, database=replace(SITE, secret="arn:b", ca="/etc/b.pem")), "lab|7", False),
+    ],
+)
+def test_another_database_is_refused_where_the_state_has_a_number(tmp_path, old, new, text, refused):
+    head = Host(tmp_path).furnish("ctl0", "head", a_bundle(with_accounting(old)))
+    machine = head.machine()
+    state = slurmctld.fetch_bundle(machine, identity.from_host_file(machine, BootState()))
+    bundles.apply(machine, boot_state.require(state.bundle).digest)
+    boot_state.update(machine, good=boot_state.require(state.bundle).digest)
+    if text:
+        head.put(CLUSTER_NAME, text)
+    head.bring(a_bundle(with_accounting(new), conf="ClusterName=lab\n"))
+    state = cluster_identity.check(machine, slurmctld.fetch_bundle(machine, state))
+    assert ("has the number of another accounting database: CLUSTER ID MISMATCH" in state.refused) is refused
+    assert (boot_state.require(state.bundle).plan.slurm.accounting == old) is (refused or old == new)
