@@ -40,7 +40,7 @@ def fetch_bundle(machine: Machine, state: BootState) -> BootState:
     try:
         return bundles.fetch(machine, state)
     except BundleRefusedError as error:
-        return replace(_last_good(machine, state, one_line(error), error.digest), damaged=error.digest)
+        return replace(last_good(machine, state, one_line(error), error.digest), damaged=error.digest)
 
 
 def check_config(machine: Machine, state: BootState) -> BootState:
@@ -53,7 +53,7 @@ def check_config(machine: Machine, state: BootState) -> BootState:
         machine.run(["scontrol", "show", "hostnames", "x"], env=conf, timeout_s=20)
     except CommandError as error:
         reason = one_line(ValueError(error.result.stderr or error.result.stdout))
-        return _last_good(machine, state, f"Slurm's parser refuses slurm.conf: {reason}", bundle.digest)
+        return last_good(machine, state, f"Slurm's parser refuses slurm.conf: {reason}", bundle.digest)
     return state
 
 
@@ -65,7 +65,7 @@ def apply_bundle(machine: Machine, state: BootState) -> BootState:
     except (GpuclusterError, OSError) as error:
         if boot_state.load(machine).good in ("", bundle.digest):
             raise
-        state = _last_good(machine, state, one_line(error), bundle.digest)
+        state = last_good(machine, state, one_line(error), bundle.digest)
         _start(machine, state, require(state.bundle))
     good = require(state.bundle).digest
     boot_state.update(machine, good=good)
@@ -152,7 +152,7 @@ def conf_values(text: str, key: str) -> Iterator[str]:
             yield found[1]
 
 
-def _last_good(machine: Machine, state: BootState, reason: str, refused: str) -> BootState:
+def last_good(machine: Machine, state: BootState, reason: str, refused: str) -> BootState:
     """Continue with the last good bundle; BundleRefusedError if there is none. `refused` is the digest of the other one."""
     good = bundles.stored(machine, boot_state.load(machine).good or "none")
     if good is None:

@@ -7,6 +7,7 @@ from gpucluster.agent.boot import (
     accounting,
     accounts,
     boot_state,
+    cluster_identity,
     directory,
     guard,
     held_bundle,
@@ -32,6 +33,7 @@ STORAGE: StepTable = (
 )
 AFTER_BUNDLE: StepTable = (  # repeated at each check; a step changes nothing if nothing has changed
     ("slurm", slurmctld.check_config),
+    ("cluster", cluster_identity.check),
     ("watchdog", watchdog.watch),
     ("hold", held_bundle.hold),
     ("hostname", hostnames.for_head),
