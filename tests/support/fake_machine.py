@@ -303,6 +303,8 @@ class FakeMachine:
             return 0, ""
         if argv == ("/usr/sbin/sshd", "-T"):
             return 0, "port 22\nusepam yes\n"
+        if argv[:2] == ("cp", "--archive") and Path(argv[2]).is_dir():
+            shutil.copytree(argv[2], argv[3])
         if argv[0] == "systemctl":
             return self._systemctl(*argv[1:])
         return self._scontrol(argv, env or {}) if argv[0] == "scontrol" else (0, "")
@@ -312,6 +314,8 @@ class FakeMachine:
             self.active.pop(rest[-1], None)
             self.hung = False
             return 0, ""
+        if verb == "stop":
+            self.active.pop(rest[-1], None)
         if verb == "is-active":
             return (0 if rest[-1] in self.active else 3), ""
         if verb == "restart" or (verb == "start" and rest[0] not in self.active):

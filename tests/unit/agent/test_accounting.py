@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,8 +79,6 @@ class Head:
         done = self.fake.machine().run(argv, **more)
         if words[0] == "mariadb-install-db":
             (Path(words[2].partition("=")[2]) / "mysql").mkdir()
-        if words[:2] == ["cp", "--archive"]:
-            shutil.copytree(words[2], words[3])
         if words[0] == "sacctmgr":
             conf = Path((more.get("env") or {})["SLURM_CONF"])
             assert conf.is_file(), "at the first boot /etc/slurm has no slurm.conf, and sacctmgr ends"

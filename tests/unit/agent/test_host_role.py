@@ -32,7 +32,7 @@ from gpucluster.agent.services import AwsServices, FolderServices
 from gpucluster.artifacts import Artifact
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase, SlurmOnHosts
-from gpucluster.plan.slurm_identity import CLUSTER_NAME
+from gpucluster.plan.slurm_identity import CLUSTER_NAME, backup_of
 from gpucluster.shell import Result
 
 PLAN = a_lab_plan()
@@ -156,7 +156,7 @@ def test_new_munge_key_restarts_slurmd(tmp_path):
     node.calls.clear()
     text = base64.b64encode(bytes(range(1, 129))).decode()
     assert munge_key.install(node.machine(), text)
-    node.active.pop("munge.service")  # install stopped it
+    assert "munge.service" not in node.active
     assert node.run()["ready"]
     assert started(node) == ["munge.service", "slurmd.service"]
     node.calls.clear()
@@ -472,23 +472,89 @@ def a_head_with_state(root: Path, text: str) -> Host:
     return head
 
 
-def test_renamed_cluster_is_refused_and_nothing_stops(tmp_path):
+RENAMED = a_bundle(replace(PLAN, name="labor"), conf=CONF + "ClusterName=labor\n")
+
+
+def test_renamed_cluster_keeps_slurmctlds_state_under_the_new_name(tmp_path):
     head = a_head_with_state(tmp_path, "lab|7\n")
-    head.bring(a_bundle(replace(PLAN, name="labor")))
+    head.bring(RENAMED)
     status = head.run()
-    assert (status["ready"], status["refused"]) == (False, OTHER_NAME)
-    assert status["detail"] == f"the new bundle is not applied: {OTHER_NAME}"
+    assert (status["ready"], status["applied"]) == (True, artifacts.digest(RENAMED))
+    assert head.text(CLUSTER_NAME) == "labor|7\n"
+    assert head.text(f"{backup_of('labor')}/clustername") == "lab|7\n"
+    unit = "slurmctld.service"
+    acts = [
+        one[1] for one in head.calls if one[0] == "cp" or (one[-1] == unit and one[1] in ("stop", "start"))
+    ]
+    assert acts == ["stop", "--archive", "start"]
+    assert ("scontrol", "reconfigure") not in head.calls
+
+
+class Choosy(Host):
+    """slurmctld does not start with `nosuch` in slurm.conf."""
+
+    def _systemctl(self, verb: str, *rest: str) -> tuple[int, str]:
+        bad = (
+            "nosuch" in self.text(f"{names.BUNDLE_DIR}/slurm/slurm.conf")
+            if rest[-1] == "slurmctld.service"
+            else False
+        )
+        return (1, "") if verb == "start" and bad else super()._systemctl(verb, *rest)
+
+
+def test_renamed_cluster_has_its_old_name_again_where_slurmctld_does_not_start(tmp_path):
+    head = Choosy(tmp_path).furnish("ctl0", names.ROLE_HEAD)
+    assert head.run()["ready"]
+    head.put(CLUSTER_NAME, "lab|7\n")
+    head.bring(a_bundle(replace(PLAN, name="labor"), conf=CONF + "Nodes=nosuch\n"))
+    status = head.run()
     assert status["applied"] == artifacts.digest(a_bundle())
-    assert not [one for one in head.calls if one[:2] in (("systemctl", "stop"), ("systemctl", "restart"), ("scontrol", "reconfigure"))]  # fmt: skip
+    assert "the new bundle is not applied: slurmctld does not start" in str(status["detail"])
     assert head.text(CLUSTER_NAME) == "lab|7\n"
+    assert head.active["slurmctld.service"]
+
+
+def test_renamed_cluster_killed_at_any_effect_is_renamed_by_the_next_run(tmp_path):
+    for kill_after in range(1, 200):
+        head = a_head_with_state(tmp_path / str(kill_after), "lab|7\n")
+        head.bring(RENAMED)
+        head.kill_after = kill_after
+        try:
+            head.run()
+        except Killed:
+            head.kill_after = None
+            head.run()
+        else:
+            assert kill_after > 5
+            break
+        assert head.text(CLUSTER_NAME) == "labor|7\n"
+        assert head.text(f"{backup_of('labor')}/clustername") == "lab|7\n"
+    else:
+        pytest.fail("the run never ended")
+
+
+@pytest.mark.parametrize("accounting", ["old", "new"])
+def test_renamed_cluster_with_accounting_is_refused_and_nothing_stops(tmp_path, accounting):
+    """Its queued jobs would never start."""
+    old = with_accounting(LOCAL if accounting == "old" else None)
+    new = replace(with_accounting(LOCAL if accounting == "new" else None), name="labor")
+    assert refusal(tmp_path, old, new, "lab|7\n") == OTHER_NAME
+
+
+def test_state_of_a_third_cluster_is_refused_and_never_renamed(tmp_path):
+    head = a_head_with_state(tmp_path, "trial|7\n")
+    head.bring(RENAMED)
+    status = head.run()
+    assert "the cluster 'trial', not 'labor': CLUSTER NAME MISMATCH" in str(status["refused"])
+    assert head.text(CLUSTER_NAME) == "trial|7\n"
 
 
 @pytest.mark.parametrize("text", ["", "labor|7\n"])
 def test_renamed_cluster_is_applied_without_the_old_name(tmp_path, text):
     head = a_head_with_state(tmp_path, text)
-    wanted = a_bundle(replace(PLAN, name="labor"))
-    head.bring(wanted)
-    assert head.run()["applied"] == artifacts.digest(wanted)
+    head.bring(RENAMED)
+    assert head.run()["applied"] == artifacts.digest(RENAMED)
+    assert not any(one[0] == "cp" for one in head.calls)
 
 
 def test_first_bundle_of_a_head_with_the_state_of_another_cluster_is_refused(tmp_path):
@@ -514,14 +580,21 @@ def test_first_bundle_of_a_head_with_the_state_of_another_cluster_is_refused(tmp
     ],
 )
 def test_another_database_is_refused_where_the_state_has_a_number(tmp_path, old, new, text, refused):
-    head = Host(tmp_path).furnish("ctl0", "head", a_bundle(with_accounting(old)))
+    said = refusal(tmp_path, with_accounting(old), with_accounting(new), text)
+    assert ("has the number of another accounting database: CLUSTER ID MISMATCH" in said) is refused
+
+
+def refusal(root: Path, old: SlurmOnHosts, new: SlurmOnHosts, text: str) -> str:
+    """What the check says of `new` on a head with the bundle of `old`, which it then goes on with."""
+    head = Host(root).furnish("ctl0", names.ROLE_HEAD, a_bundle(old))
     machine = head.machine()
     state = slurmctld.fetch_bundle(machine, identity.from_host_file(machine, BootState()))
-    bundles.apply(machine, boot_state.require(state.bundle).digest)
-    boot_state.update(machine, good=boot_state.require(state.bundle).digest)
+    before = boot_state.require(state.bundle)
+    bundles.apply(machine, before.digest)
+    boot_state.update(machine, good=before.digest)
     if text:
         head.put(CLUSTER_NAME, text)
-    head.bring(a_bundle(with_accounting(new), conf="ClusterName=lab\n"))
+    head.bring(a_bundle(new, conf="ClusterName=lab\n"))
     state = cluster_identity.check(machine, slurmctld.fetch_bundle(machine, state))
-    assert ("has the number of another accounting database: CLUSTER ID MISMATCH" in state.refused) is refused
-    assert (boot_state.require(state.bundle).plan.slurm.accounting == old) is (refused or old == new)
+    assert (boot_state.require(state.bundle).plan == old) is bool(state.refused) or old == new
+    return state.refused
