@@ -13,6 +13,21 @@ def is_renamed(old: SlurmPlan, new: SlurmPlan) -> bool:
     return old.name != new.name
 
 
+def is_alone(plan: SlurmPlan) -> bool:
+    """Whether nothing outside of the head knows the name: hosts without accounting. On AWS it is the name of the stack."""
+    return plan.aws is None and plan.slurm.accounting is None
+
+
+def takes_name(old: SlurmPlan, new: SlurmPlan) -> bool:
+    """Whether slurmctld's state gets another name by the agent, and keeps its jobs."""
+    return is_renamed(old, new) and is_alone(old) and is_alone(new)
+
+
+def backup_of(name: str) -> str:
+    """Return where the state stays when the cluster gets this name."""
+    return f"{STATE}.before-{name}"
+
+
 def has_other_database(old: SlurmPlan, new: SlurmPlan) -> bool:
     """Whether slurmdbd of the new plan has another number: accounting is added, or moves to another database."""
     after = _database(new)

@@ -1,8 +1,8 @@
 """Refuse a bundle whose cluster is not that of slurmctld's state, before anything stops.
 
-slurmctld ends at its start if the file `clustername` of its state has another name than slurm.conf, and 24.11 if the file has
-another number than slurmdbd (S50). The head goes on with the applied bundle until an operator has copied the state and
-removed the file, as `gpucluster diff` says.
+slurmctld ends at its start if the file `clustername` of its state has another name than slurm.conf, or another number than
+slurmdbd (S50). `state_name` writes another name where that keeps every job. Else the head goes on with the applied bundle
+until an operator has copied the state and removed the file, as `gpucluster diff` says.
 """
 
 from gpucluster.agent.boot import bundles, slurmctld
@@ -31,6 +31,8 @@ def check(machine: Machine, state: BootState) -> BootState:
 
 def _contradiction(name: str, number: str, old: SlurmPlan | None, new: SlurmPlan) -> str:
     """Return why slurmctld's state is not that of the new plan; empty if it is, or if there is none."""
+    if old is not None and name == old.name and slurm_identity.takes_name(old, new):
+        return ""
     if name and name != new.name:
         return f"slurmctld's state is that of the cluster {printable(name, 64)!r}, not {new.name!r}: {NAME_MISMATCH}"
     if number and old is not None and slurm_identity.has_other_database(old, new):

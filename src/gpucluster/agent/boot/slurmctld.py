@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gpucluster.agent.boot import boot_state, bundles, systemd, topology
+from gpucluster.agent.boot import boot_state, bundles, state_name, systemd, topology
 from gpucluster.agent.boot.boot_state import BootState, Bundle, require
 from gpucluster.agent.boot.runner import one_line
 from gpucluster.agent.machine import BundleRefusedError, Machine, NotYetError
@@ -165,6 +165,7 @@ def _start(machine: Machine, state: BootState, bundle: Bundle) -> None:
     bundles.apply(machine, bundle.digest)
     link_files(machine, bundle)
     _create_folders(machine, bundle)
+    state_name.adopt(machine, bundle, _known_names(machine, state))
     wanted = bundles.content_digest(bundle, names.SLURM_DIR)
     if (divided := topology.divided(machine, bundle)) is not None:
         wanted = hashlib.sha256(f"{wanted}\0{divided}".encode()).hexdigest()
@@ -178,6 +179,12 @@ def _start(machine: Machine, state: BootState, bundle: Bundle) -> None:
         return
     _wait_until_up(machine, state)
     boot_state.update(machine, slurm_digest=wanted, standby_stops=0)
+
+
+def _known_names(machine: Machine, state: BootState) -> set[str]:
+    """Return the names of the last good bundle and of the offered one."""
+    good = bundles.stored(machine, boot_state.load(machine).good or "none")
+    return {one.plan.name for one in (good, state.offered) if one is not None}
 
 
 def _stop_standby(machine: Machine, state: BootState) -> None:

@@ -11,6 +11,7 @@ from gpucluster.agent.boot import (
     accounts,
     boot_state,
     bundles,
+    cluster_identity,
     directory,
     guard,
     held_bundle,
@@ -93,6 +94,7 @@ def _yields(machine: Machine, state: BootState) -> bool:
 
 AFTER_BUNDLE: StepTable = (
     ("slurm", slurmctld.check_config),
+    ("cluster", cluster_identity.check),
     ("watchdog", watchdog.watch),
     ("hold", held_bundle.hold),
     ("hostname", hostnames.for_standby),
