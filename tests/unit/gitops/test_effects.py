@@ -174,5 +174,8 @@ def test_removed_standby_leaves_the_state_where_it_is() -> None:
     assert after.slurm is not None
     assert state_root(after) is None
     found = _effects(old, new)
-    assert "they are lost when the head restarts" in found.queued
+    assert found.queued == (
+        "stay in the queue, and start after the change; those that still wait when the head next restarts are lost: it then has "
+        "an older state of its own disk"
+    ), "D11: it said `stay` and `they are lost` of the same jobs"
     assert "is not copied back" in found.data
