@@ -209,7 +209,7 @@ ROWS = (
     Row(
         r"head\.standby",
         Note(
-            queued="they are lost when the head restarts: it then has an older state of its own disk",
+            queued="those that still wait when the head next restarts are lost: it then has an older state of its own disk",
             data="of slurmctld stays on the shared file system, and is not copied back",
         ),
         (Kind.REMOVED,),
