@@ -13,6 +13,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 from real_slurm import Done, RealSlurm
@@ -26,7 +27,7 @@ from gpucluster.agent.services import FolderServices
 from gpucluster.artifacts import Artifact
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import SlurmPlan
-from gpucluster.shell import CommandError, Result
+from gpucluster.shell import TIMED_OUT, CommandError, Result
 from gpucluster.slurm.accounts import apply as accounts
 from gpucluster.slurm.accounts.diff import Difference
 from gpucluster.slurm.config.render import render
@@ -207,7 +208,12 @@ class HeadMachine:
             done = Done(0, self.slurm.log(f"{words[2].removesuffix('.service')}.out"), "")
         else:
             text = stdin.decode() if isinstance(stdin, bytes) else stdin
-            done = self.slurm.run("env", *variables, *words, stdin=text, timeout=timeout_s)
+            try:
+                done = self.slurm.run("env", *variables, *words, stdin=text, timeout=timeout_s)
+            except subprocess.TimeoutExpired as error:
+                raise CommandError(
+                    Result(tuple(argv), TIMED_OUT, "", f"not done after {timeout_s:g} s")
+                ) from error
         result = Result(tuple(argv), done.code, done.out, done.err)
         if check and result.code:
             raise CommandError(result)
@@ -219,15 +225,25 @@ class HeadMachine:
         if verb == "is-active":
             return (0 if active else 3), ""
         if verb in ("stop", "restart") and active:
-            self.slurm.must("pkill", "--exact", unit.removesuffix(".service"))
+            self._terminate(unit)
             self.units[unit].wait(timeout=BOUND_S)
         if verb in ("start", "restart") and (verb == "restart" or not active):
             self.slurm.path(f"/var/log/slurm/{unit.removesuffix('.service')}.out.log").unlink(missing_ok=True)
             self.slurm.folder(
                 f"/run/{unit.removesuffix('.service')}", "slurm"
             )  # RuntimeDirectory= of the unit
-            self.units[unit] = self.slurm.spawn(*self.DAEMONS[unit], user="slurm")
+            user = "root" if unit == "mariadb.service" else "slurm"  # mariadbd itself changes its user
+            self.units[unit] = self.slurm.spawn(*self.DAEMONS[unit], user=user)
+            if unit == "mariadb.service":  # Type=notify
+                answers = ("mariadb", "--execute", "SELECT 1")
+                self.slurm.wait(lambda: self.slurm.run(*answers).code == 0, "MariaDB answers")
         return 0, ""
+
+    def _terminate(self, unit: str) -> None:
+        if unit == "mariadb.service":  # beside that of a site
+            self.slurm.must("sh", "-c", "kill $(cat /run/mysqld/mysqld.pid)")
+        else:
+            self.slurm.must("pkill", "--exact", Path(self.DAEMONS[unit][0]).name)
 
     def _listening(self, address: str, port: int) -> bool:
         code = f"import socket; socket.create_connection(({address!r}, {port}), 2).close()"

@@ -1,0 +1,118 @@
+"""Another name, and another accounting database: what `diff` says is what tests/slurm/test_cluster_identity.py recorded."""
+
+import pytest
+from support.builders import LAB
+from support.edits import BASE
+from support.identity_edits import EDITS, recorded
+from support.reviewed import a_diff, a_side
+
+from gpucluster.gitops.identity import COPY, is_another
+from gpucluster.gitops.model import Diff, Effects
+from gpucluster.spec import UpdateClass
+
+RECORDED = recorded()
+
+
+def effects(edit: str) -> Effects:
+    found = a_diff(*EDITS[edit]).effects
+    assert found is not None
+    return found
+
+
+def test_every_edit_was_recorded_on_both_versions():
+    assert [(one["edit"], one["version"]) for one in RECORDED] == [
+        (edit, version) for edit in EDITS for version in ("24.11", "26.05")
+    ]
+
+
+@pytest.mark.parametrize("seen", RECORDED, ids=lambda one: f"{one['edit']}-{one['version']}")
+def test_each_sentence_is_what_happened(seen):
+    said = effects(seen["edit"])
+    assert (seen["refused"] in said.refused) is True
+    assert bool(seen["refused"]) is ("the head refuses the bundle" in said.refused)
+    assert bool(seen["refused"]) is any(COPY in step for step in said.steps)
+    assert (seen["running"], seen["starts"], said.running) == ("RUNNING (None)", 1, "go on")
+    assert seen["restart"] == "", "slurmctld starts again with the new bundle"
+    assert ("and never start" in said.queued) is (seen["queued"] != "starts")
+    if seen["queued"] != "starts":
+        assert seen["queued"].removeprefix("PENDING (").rstrip(")") in said.queued
+        assert seen["queued, with an account"] == seen["queued"]
+    if seen.get("history") == "not shown":
+        assert "history and fair-share of accounting stay" in said.data
+    if seen["edit"] == "another database with a copy":
+        assert (seen["history"], seen["record of the running job"]) == ("shown", "COMPLETED")
+    if seen.get("record of the running job") == "none" and seen["edit"] == "another database":
+        assert "records of jobs that run now may be lost" in said.data
+
+
+def test_renamed_hosts_are_the_same_cluster():
+    """The report said that a new cluster is created, and that jobs stay on the old one."""
+    found: Diff = a_diff(*EDITS["renamed"])
+    assert (found.worst, found.stays_beside) == (UpdateClass.RESTART, "")
+    assert found.effects is not None
+    assert found.effects.lines() == (
+        ("running jobs", "go on"),
+        ("queued jobs", "stay in the queue"),
+        ("sessions", "stay open; Slurm's commands wait while slurmctld restarts"),
+        ("data", "of slurmctld as it was stays in /var/spool/slurmctld.before-labor"),
+    )
+    assert [step.partition("    #")[0] for step in found.effects.steps] == [
+        "gpucluster inventory labor --to site",
+        "ansible-playbook -i site/inventory.yml playbooks/site.yml",
+    ]
+
+
+def test_other_changes_of_renamed_hosts_have_their_effects():
+    """They had the class none, as those of another cluster."""
+    found = a_diff(LAB, LAB.replace("name: lab", "name: labor").replace("gpu[01-04]", "gpu[01-03]").replace("[11-14]", "[11-13]").replace('"gpu[03-04]"', "gpu03"))  # fmt: skip
+    assert UpdateClass.DRAIN in {one.update for one in found.spec}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "another"),
+    [
+        (LAB, LAB.replace("name: lab", "name: labor"), False),
+        (BASE, BASE, False),
+        (BASE, BASE.replace("name: edits", "name: other"), True),
+        (LAB, BASE, True),
+        (BASE, LAB, True),
+    ],
+)
+def test_one_fact_says_whether_it_is_another_cluster(old, new, another):
+    assert is_another(a_side(old).plan, a_side(new).plan) is another
+    found = a_diff(old, new).effects
+    assert found is None or ("stay on the" in found.running) is another
+
+
+def test_commands_of_another_database_come_when_the_head_has_refused_the_bundle():
+    steps = [step.partition("    #")[0] for step in effects("another database").steps]
+    assert steps == [
+        "pulumi up --stack edits",
+        "systemctl stop gpucluster-agent.service slurmctld",
+        "mariadb-dump --single-transaction --databases slurm_acct_db | mariadb --host=db.example.org --port=3306 --ssl-ca=/etc/ssl/ca.pem --user=USER --password",
+        COPY,
+        "systemctl start gpucluster-agent.service",
+    ]
+
+
+def test_queue_is_emptied_before_its_associations_are_lost():
+    steps = [step.partition("    #")[0] for step in effects("renamed, with accounting").steps]
+    assert steps == [
+        "scontrol update partitionname=PARTITION state=drain",
+        "squeue --states=pending",
+        "systemctl stop gpucluster-watch.timer gpucluster-agent.service slurmctld",
+        COPY,
+        "gpucluster inventory labor --to site",
+        "ansible-playbook -i site/inventory.yml playbooks/site.yml",
+        "scontrol update partitionname=PARTITION state=up",
+    ]
+
+
+def test_shorter_keep_names_the_files():
+    """tests/slurm/test_records.py moves records to files and reads one back."""
+    assert effects("shorter keep").data == (
+        "records of accounting that are older than 30d move to files: `sacctmgr archive load` reads one back"
+    )
+    longer = a_diff(*reversed(EDITS["shorter keep"])).effects
+    assert longer is not None
+    assert longer.data == "stays where it is"
