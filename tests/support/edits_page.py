@@ -7,6 +7,7 @@ from typing import Any
 
 from gpucluster.gitops.model import Diff
 from gpucluster.markdown import table, text
+from support import identity_edits
 from support.edits import EDITS, Edit
 from support.reviewed import a_diff
 
@@ -43,7 +44,7 @@ def page() -> str:
         for edit in EDITS
         for diff in (diff_of(edit),)
     )
-    return f"{_HEAD}\n{table(('edit', 'class', *_SUBJECTS, 'seen'), rows)}\n"
+    return f"{_HEAD}\n{table(('edit', 'class', *_SUBJECTS, 'seen'), rows)}\n\n{identity_edits.part()}"
 
 
 def _said(diff: Diff) -> Iterator[str]:

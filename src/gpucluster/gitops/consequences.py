@@ -9,6 +9,7 @@ from dataclasses import replace
 from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops import pod_storage, rebuilt
 from gpucluster.gitops.events import events
+from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import ended_nodes, zones_held
 from gpucluster.plan import names
@@ -24,12 +25,12 @@ _BY_HAND = "they are made and drained by hand"
 def consequences(
     old: ClusterPlan, new: ClusterPlan, changes: Iterable[SpecChange]
 ) -> tuple[Consequence, ...]:
-    """Return consequences worse than every change of the same part. A renamed cluster has none: it is lost anyway.
+    """Return consequences worse than every change of the same part. Another cluster has none.
 
     That the head waits for jobs is also said with changes of the same class, unless one of them says it.
     """
     found = tuple(changes)
-    every = () if old.name != new.name else _all(old, new, found)
+    every = () if is_another(old, new) else _all(old, new, found)
     return tuple(one for one in every if _is_new(one, found))
 
 

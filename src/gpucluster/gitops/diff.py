@@ -12,6 +12,7 @@ from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
 from gpucluster.gitops.host_steps import APPLY
+from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.manifests import TreeChange
 from gpucluster.gitops.model import (
     ORDER,
@@ -80,13 +81,13 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         else None,
         old_origins=old.origins,
         new_origins=new.origins,
-        stays_beside=old.plan.name if _is_another(old, new) and old.plan.aws is not None else "",
+        stays_beside=old.plan.name if is_another(old.plan, new.plan) and old.plan.aws is not None else "",
     )
 
 
 def _with_splits(old: Revision, new: Revision, found: Effects) -> Effects:
     """Return the effects; first of all what cannot be done in one edit."""
-    parts = splits(old.plan, new.plan) if old.plan.name == new.plan.name else ()
+    parts = () if is_another(old.plan, new.plan) else splits(old.plan, new.plan)
     return replace(found, refused="; ".join(one for one in (*parts, found.refused) if one))
 
 
@@ -100,7 +101,7 @@ def _effects(
     tree: TreeChange,
 ) -> Effects:
     name = new.spec.name
-    if old.spec.name != name or (old.plan.aws is None) != (new.plan.aws is None):
+    if is_another(old.plan, new.plan):
         applied = _apply(new, pods.commands(old.plan, new.plan, _ALL))
         ended = (DOWN.format(old.spec.name),) if old.plan.aws is not None else ()
         return of_another_cluster(name, (*applied, *ended), on_hosts=old.plan.hosts is not None)
@@ -115,7 +116,7 @@ def _effects(
         return named(name, pods.alone(found), apply)
     after = None if new.plan.slurm is None else new.plan
     own = tuple(one for one in changes if one not in of_pods)
-    effects = of_jobs(name, apply, events(old.plan, after, own, resources), own)
+    effects = of_jobs(name, apply, events(old.plan, after, own, resources), own, (old.plan, after))
     if old.plan.kubernetes is not None:
         effects = named(name, pods.beside(effects, pods.alone(found)), effects.steps)
     return effects
@@ -130,7 +131,7 @@ def _apply(revision: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
 
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
-    same, other = old.plan == new.plan, _is_another(old, new)
+    same, other = old.plan == new.plan, is_another(old.plan, new.plan)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     without_slurm = old.plan.slurm is None and new.plan.slurm is None
     eks = (
@@ -150,13 +151,6 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
 def on_hosts(old: Revision, new: Revision) -> bool:
     """Whether both are clusters on hosts, which are the same machines under another name, too."""
     return isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
-
-
-def _is_another(old: Revision, new: Revision) -> bool:
-    """Whether the new spec is another cluster, beside the old one."""
-    if old.plan.aws is None or new.plan.aws is None:
-        return not on_hosts(old, new)
-    return old.spec.name != new.spec.name
 
 
 def _on_eks(plan: ClusterPlan) -> bool:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpucluster.gitops import sentences, steps
+from gpucluster.gitops import identity, sentences, steps
 from gpucluster.gitops.events import Events
 from gpucluster.gitops.field_effects import ROWS, Note, Row
 from gpucluster.gitops.model import Effects, SpecChange
 from gpucluster.gitops.refine import SHRINKS
+from gpucluster.plan.model import SlurmPlan
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
@@ -41,10 +42,18 @@ OLD_HOSTS = Effects(
 )
 
 
-def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[SpecChange]) -> Effects:
+def of_jobs(
+    name: str,
+    apply: tuple[str, ...],
+    found: Events,
+    changes: Iterable[SpecChange],
+    plans: tuple[SlurmPlan, SlurmPlan | None],
+) -> Effects:
     """Return the effects on a Slurm cluster. `apply` has the commands that apply the spec."""
-    changes = tuple(changes)
+    changes, (old, new) = tuple(changes), plans
+    stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
     said = [] if found.queue_lost else list(notes(changes))
+    said += [] if stays is None else [identity.note(old, stays)]
     later = (*apply, *steps.after(found), *(step for one in said for step in one.after))
     only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
     fails = found.smaller and not found.refused and only_smaller
@@ -55,7 +64,7 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
         queued=sentences.queued(found, clauses(one.queued for one in said)),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),
-        refused=sentences.refused(found),
+        refused=sentences.refused(found) or ("" if stays is None else identity.refused(old, stays)),
         steps=_named(name, lines),
     )
 

@@ -6,7 +6,7 @@ copies no state and no data, upgrades no package, changes no uid, and deletes no
 
 from collections.abc import Iterable
 
-from gpucluster.gitops import host_sentences, host_steps
+from gpucluster.gitops import host_sentences, host_steps, identity
 from gpucluster.gitops.effects import clauses, named, notes
 from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
 from gpucluster.gitops.host_events import host_events
@@ -45,11 +45,13 @@ _ROWS = (
 def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> Effects:
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
-    events, said = host_events(old, new, found), list(notes(found, _ROWS))
+    events, said = host_events(old, new, found), [*notes(found, _ROWS), identity.note(old, new)]
     found_effects = Effects(
         running=host_sentences.running(events, clauses(one.running for one in said)),
         queued=host_sentences.queued(events, clauses(one.queued for one in said)),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
+        refused=identity.refused(old, new),
     )
-    return named(name, found_effects, host_steps.steps(events, (step for one in said for step in one.before)))
+    lines = host_steps.steps(events, (step for one in said for step in one.before))
+    return named(name, found_effects, (*lines, *(step for one in said for step in one.after)))

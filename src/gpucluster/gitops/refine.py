@@ -212,6 +212,12 @@ _ROWS_OF_EKS = (
 # `playbooks/site.yml` mounts at once, and removes no mount
 _ROWS_OF_HOSTS = (
     _Row(
+        "name",
+        _changed,
+        UpdateClass.RESTART,
+        "the same hosts get another cluster name, and slurmctld restarts under it",
+    ),
+    _Row(
         "storage[]",
         _removed,
         UpdateClass.DRAIN,

@@ -1,0 +1,130 @@
+"""Whether two plans are one cluster, and what another name or accounting database does to it. Pure.
+
+tests/slurm/test_cluster_identity.py makes happen what the notes say, on Slurm 24.11 and 26.05.
+"""
+
+from collections.abc import Iterator
+
+from gpucluster.gitops.field_effects import Note
+from gpucluster.plan import names
+from gpucluster.plan.model import Accounting, ClusterPlan, ExternalDatabase, SlurmPlan
+from gpucluster.plan.slurm_identity import (
+    CLUSTER_NAME,
+    ID_MISMATCH,
+    NAME_MISMATCH,
+    STATE,
+    backup_of,
+    has_other_database,
+    is_renamed,
+    takes_name,
+)
+from gpucluster.text import format_duration
+
+NO_QUEUE = (
+    "scontrol update partitionname=PARTITION state=drain    # each partition: it takes no new jobs, and runs queued ones",
+    "squeue --states=pending    # until no job waits, or cancel those that are left",
+)
+OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
+COPY = f"cp --archive {STATE} /root/slurmctld-before && rm {CLUSTER_NAME}"
+_DUMP = f"mariadb-dump --single-transaction --databases {names.DATABASE}"
+_AS_ROOT = "    # on the head, as root"
+_WAITS = "those that do not start before wait with InvalidAccount or PartitionConfig, and never start"
+_NO_LIMITS = "those above a limit of accounts or QOS may start, as there is none then"
+
+
+def is_another(old: ClusterPlan, new: ClusterPlan) -> bool:
+    """Whether the new plan is another cluster beside the old one. Hosts are the same machines under another name."""
+    if old.aws is None and new.aws is None:
+        return False
+    return old.aws is None or new.aws is None or old.name != new.name
+
+
+def is_refused(old: SlurmPlan, new: SlurmPlan) -> bool:
+    """Whether the head refuses the bundle (`agent.boot.cluster_identity`)."""
+    return has_other_database(old, new) or (is_renamed(old, new) and not takes_name(old, new))
+
+
+def refused(old: SlurmPlan, new: SlurmPlan) -> str:
+    """Return why the head refuses the bundle; empty if it does not."""
+    if not is_refused(old, new):
+        return ""
+    what, words = ("name", NAME_MISMATCH) if is_renamed(old, new) else ("number", ID_MISMATCH)
+    return (
+        f"the head refuses the bundle, and goes on with the old one, while slurmctld's state has the {what} of the old cluster "
+        f"({words}). What follows happens with the commands below"
+    )
+
+
+def note(old: SlurmPlan, new: SlurmPlan) -> Note:
+    """Return what is said of jobs and data, and the commands, besides those of the fields."""
+    was, now = old.slurm.accounting, new.slurm.accounting
+    if takes_name(old, new):
+        kept = f"of slurmctld as it was stays in {backup_of(new.name)}"
+        return Note(sessions="Slurm's commands wait while slurmctld restarts", data=kept)
+    if not is_refused(old, new):
+        return Note(queued=_NO_LIMITS if was is not None and now is None else "", data=_records(old, new))
+    on_hosts = new.aws is None
+    lost = (
+        now is not None and now.enforced and (is_renamed(old, new) or was is None)
+    )  # associations of queued jobs
+    on_head = (
+        *_stopped(new),
+        *_moved(was, now),
+        f"{COPY}{_AS_ROOT}{': the playbook starts slurmctld again' if on_hosts else ''}",
+    )
+    first, last = (NO_QUEUE, (OPEN,)) if lost else ((), ())
+    return Note(
+        queued=_WAITS if lost else "",
+        sessions="" if has_other_database(old, new) else "Slurm's commands wait while slurmctld is stopped",
+        data=_records(old, new),
+        before=(*first, *on_head) if on_hosts else first,
+        after=last if on_hosts else (*on_head, *_started(new), *last),
+    )
+
+
+def _stopped(new: SlurmPlan) -> Iterator[str]:
+    """Yield what stops slurmctld, the standby's first. An agent would start it again."""
+    if new.head.standby is not None:
+        yield f"systemctl stop {names.AGENT_UNIT} slurmctld    # on the standby, as root"
+    timer = f"{names.WATCH_TIMER} " if new.aws is None else ""
+    yield f"systemctl stop {timer}{names.AGENT_UNIT} slurmctld{_AS_ROOT}"
+
+
+def _started(new: SlurmPlan) -> Iterator[str]:
+    yield f"systemctl start {names.AGENT_UNIT}{_AS_ROOT}"
+    if new.head.standby is not None:
+        yield f"systemctl start {names.AGENT_UNIT}    # then on the standby, as root"
+
+
+def _moved(was: Accounting | None, now: Accounting | None) -> Iterator[str]:
+    """Yield the copy of the database on the head into an existing one."""
+    if (
+        was is None
+        or now is None
+        or was.database == now.database
+        or not isinstance(now.database, ExternalDatabase)
+    ):
+        return
+    there = f"mariadb --host={now.database.host} --port={now.database.port} --ssl-ca={now.database.ca} --user=USER --password"
+    source = (
+        f"{_DUMP} --host={was.database.host} --user=USER --password"
+        if isinstance(was.database, ExternalDatabase)
+        else _DUMP
+    )
+    yield f"{source} | {there}{_AS_ROOT}: history and fair-share"
+
+
+def _records(old: SlurmPlan, new: SlurmPlan) -> str:
+    """Return what happens to the history of accounting and to fair-share; empty if nothing."""
+    was, now = old.slurm.accounting, new.slurm.accounting
+    if was is None:
+        return ""
+    if now is None:
+        return "history and fair-share of accounting stay in its database, and no command shows them"
+    if is_renamed(old, new):
+        return f"history and fair-share of accounting stay under the name {old.name}"
+    if has_other_database(old, new):
+        return "history and fair-share of accounting stay in the old database, and the new one has what the commands copy; without the copy, records of jobs that run now may be lost"
+    if now.keep_s < was.keep_s:
+        return f"records of accounting that are older than {format_duration(now.keep_s)} move to files: `sacctmgr archive load` reads one back"
+    return ""
