@@ -72,7 +72,7 @@ def _seen(edit: str) -> Iterator[str]:
 def _words(seen: Mapping[str, Any]) -> Iterator[str]:
     if seen["refused"]:
         yield f"the head refuses the bundle ({seen['refused']})"
-    yield f"running job: {seen['running'].partition(' ')[0].lower()}, and ends well"
+    yield f"running job: {seen['running'].partition(' ')[0].lower()}, and ends; it started once"
     yield f"queued job: {seen['queued']}"
     if "queued, with an account" in seen:
         yield f"after `scontrol update` with an account: {seen['queued, with an account']}"
