@@ -103,8 +103,6 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, {"message": "Not Found"}, ""
         text = _body(body)
         if text is None:
-            return 422, {"message": "Validation Failed"}, ""
-        if len(text) > LONGEST:
             return 422, {"message": "Validation Failed", "errors": [_TOO_LONG]}, ""
         if method == "POST" and listed:
             return 201, server.add(text), ""
@@ -150,7 +148,7 @@ def _body(body: bytes) -> str | None:
     if not isinstance(found, dict) or found.keys() != {"body"}:
         return None
     text = found["body"]
-    return text if isinstance(text, str) and text.strip() else None
+    return text if isinstance(text, str) and text.strip() and len(text) <= LONGEST else None
 
 
 def comments_of_a_pull_request() -> AbstractContextManager[Comments]:
