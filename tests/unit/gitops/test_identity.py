@@ -113,6 +113,7 @@ def test_shorter_keep_names_the_files():
     assert effects("shorter keep").data == (
         "records of accounting that are older than 30d move to files: `sacctmgr archive load` reads one back"
     )
-    longer = a_diff(*reversed(EDITS["shorter keep"])).effects
+    short, long = EDITS["shorter keep"]
+    longer = a_diff(long, short).effects
     assert longer is not None
     assert longer.data == "stays where it is"
