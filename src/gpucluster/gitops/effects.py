@@ -6,15 +6,16 @@ a living cluster.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpucluster.gitops import identity, sentences, steps
-from gpucluster.gitops.events import Events
+from gpucluster.gitops import identity, requests, sentences, steps
+from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.field_effects import ROWS, Note, Row
-from gpucluster.gitops.model import Effects, SpecChange
+from gpucluster.gitops.model import Clause, Effects, SpecChange
 from gpucluster.gitops.refine import SHRINKS
 from gpucluster.plan.model import SlurmPlan
+from gpucluster.slurm.request_table import Way
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
@@ -54,6 +55,9 @@ def of_jobs(
     stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
     said = [] if found.queue_lost else list(notes(changes))
     said += [] if stays is None else [identity.note(old, stays)]
+    asked = requests.clauses(
+        old, stays, Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
+    )
     later = (*apply, *steps.after(found), *(step for one in said for step in one.after))
     only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
     fails = found.smaller and not found.refused and only_smaller
@@ -61,12 +65,23 @@ def of_jobs(
     lines = (*first, *(() if fails else later))
     return Effects(
         running=sentences.running(found, clauses(one.running for one in said)),
-        queued=sentences.queued(found, clauses(one.queued for one in said)),
+        queued=sentences.queued(
+            found, clauses((*(one.text for one in asked), *(one.queued for one in said)))
+        ),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),
         refused=sentences.refused(found) or ("" if stays is None else identity.refused(old, stays)),
         steps=_named(name, lines),
+        clauses=(*asked, *of_rows(said)),
     )
+
+
+def of_rows(said: Iterable[Note]) -> Iterator[Clause]:
+    """Yield the clauses about jobs of the notes that have rows, each once."""
+    for one in dict.fromkeys(note for note in said if note.rows):
+        for subject, text in (("running", one.running), ("queued", one.queued)):
+            if text:
+                yield Clause(subject=subject, text=text, rows=one.rows)
 
 
 def named(name: str, found: Effects, commands: Iterable[str]) -> Effects:

@@ -19,7 +19,7 @@ from gpucluster.text import parse_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Clauses about a part of each subject; empty: none."""
+    """Clauses about a part of each subject; empty: none. `rows`: the ids in `slurm.request_table` of those about jobs."""
 
     running: str = ""
     queued: str = ""
@@ -27,6 +27,7 @@ class Note:
     data: str = ""
     before: tuple[str, ...] = ()  # commands
     after: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ ROWS = (
         Note(
             running="they keep their own time limit",
             queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered",
+            rows=("partition-max-time",),
         ),
         (Kind.CHANGED, Kind.ADDED),
     ),
@@ -101,19 +103,22 @@ ROWS = (
             running="also those above a new limit",
             queued="those above the limit wait until the jobs of the same account or QOS are below it again, "
             "for gpu_hours_per_month until the next month, and one job that is larger than the limit until it is raised",
+            rows=("qos-group", "qos-user", "qos-minutes", "account-group", "account-user"),
         ),
     ),
     Row(
         r"partitions\[\]\.(accounts|allow_qos)",
         Note(
-            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed"
+            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed",
+            rows=("partition-accounts", "partition-qos"),
         ),
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(
         r"accounts\[\]\.qos",
         Note(
-            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed"
+            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed",
+            rows=("qos-of-account",),
         ),
     ),
     Row(
@@ -122,8 +127,16 @@ ROWS = (
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(
+        r"slurm\.reservations\[\]",
+        Note(
+            queued="those that name a removed reservation keep it: Slurm deletes no reservation that a job uses or names",
+            rows=("reservation-removed", "reservation-used"),
+        ),
+        (Kind.REMOVED,),
+    ),
+    Row(
         r"qos\[\]\.preempts|slurm\.preemption.*",
-        Note(running=_PREEMPTED),
+        Note(running=_PREEMPTED, rows=("qos-preempts",)),
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(

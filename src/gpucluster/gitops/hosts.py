@@ -6,12 +6,13 @@ copies no state and no data, upgrades no package, changes no uid, and deletes no
 
 from collections.abc import Iterable
 
-from gpucluster.gitops import host_sentences, host_steps, identity
-from gpucluster.gitops.effects import clauses, named, notes
+from gpucluster.gitops import host_sentences, host_steps, identity, requests
+from gpucluster.gitops.effects import clauses, named, notes, of_rows
 from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
 from gpucluster.gitops.host_events import host_events
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.plan.model import SlurmOnHosts
+from gpucluster.slurm.request_table import Way
 
 # Before the rows of clouds. A user keeps what the site gave him: a password, and keys in his own folder.
 _ROWS = (
@@ -46,12 +47,17 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
     events, said = host_events(old, new, found), [*notes(found, _ROWS), identity.note(old, new)]
+    way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
+    asked = () if events.older or events.head_moves else requests.clauses(old, new, way)
     found_effects = Effects(
         running=host_sentences.running(events, clauses(one.running for one in said)),
-        queued=host_sentences.queued(events, clauses(one.queued for one in said)),
+        queued=host_sentences.queued(
+            events, clauses((*(one.text for one in asked), *(one.queued for one in said)))
+        ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
         refused=identity.refused(old, new),
+        clauses=(*asked, *of_rows(said)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))
     return named(name, found_effects, (*lines, *(step for one in said for step in one.after)))

@@ -81,10 +81,20 @@ class SpecChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A part of a sentence about jobs. `rows`: its ids in `slurm.request_table`."""
+
+    subject: str  # running or queued
+    text: str
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What all changes together do: one text for each subject, and the commands in their order.
 
-    `refused`: why `pulumi up` cannot apply the edit as it is; empty if it can.
+    `refused`: why `pulumi up` cannot apply the edit as it is; empty if it can. `clauses`: those of the sentences that
+    the table of requests has.
     """
 
     running: str
@@ -93,6 +103,7 @@ class Effects:
     data: str
     refused: str = ""
     steps: tuple[str, ...] = ()
+    clauses: tuple[Clause, ...] = ()
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """Return subject and text."""

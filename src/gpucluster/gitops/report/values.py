@@ -24,6 +24,7 @@ def values(diff: Diff) -> Object:
         "effects": None
         if diff.effects is None
         else {subject.replace(" ", "_"): what for subject, what in diff.effects.lines()},
+        "clauses": to_json(() if diff.effects is None else diff.effects.clauses),
         "refused": None if diff.effects is None else diff.effects.refused or None,
         "steps": [] if diff.effects is None else list(diff.effects.steps),
         "engine_note": diff.engine_note,

@@ -1,0 +1,82 @@
+"""What Slurm does to jobs when what they ask for leaves, by version, as recorded from real runs (`catalog/data/slurm-requests-*.json`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from gpucluster.catalog.data_files import read_data
+
+RECORDED = ("24.11", "26.05")
+
+
+class Outcome(StrEnum):
+    """What becomes of a job."""
+
+    STARTS = "starts"
+    STARTS_WITHOUT = "starts without it"
+    WAITS = "waits"
+    GOES_ON = "goes on"
+    REQUEUED = "requeued"
+    ENDED = "ended"
+    TAKEN = "taken"  # by sbatch
+    REFUSED = "refused"  # by sbatch
+
+
+class Way(StrEnum):
+    """How slurmctld gets the change."""
+
+    RECONFIGURE = "reconfigure"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What becomes of one job, and the reason in Slurm's word."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What becomes of a running, a queued and a new job. `running`: None if none can run before the change."""
+
+    running: Fate | None
+    queued: Fate
+    new: Fate
+
+
+def fates_of(row: str, version: str, way: Way) -> Fates:
+    """Return what was recorded with the newest version that is not newer than this one, or with the oldest."""
+    found: Mapping[str, Any] = _rows(_recorded_for(version))[row][way.value]
+    running = found["running"]
+    return Fates(
+        running=None if running is None else _fate(running),
+        queued=_fate(found["queued"]),
+        new=_fate(found["new"]),
+    )
+
+
+def ids(version: str) -> tuple[str, ...]:
+    """Return the ids of all rows of a recorded version."""
+    return tuple(_rows(version))
+
+
+@cache
+def _rows(recorded: str) -> Mapping[str, Mapping[str, Any]]:
+    return {row["id"]: row for row in read_data(f"slurm-requests-{recorded}.json")["rows"]}
+
+
+def _recorded_for(version: str) -> str:
+    older = [one for one in RECORDED if _order(one) <= _order(version)]
+    return older[-1] if older else RECORDED[0]
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _fate(values: Mapping[str, str]) -> Fate:
+    return Fate(outcome=Outcome(values["outcome"]), reason=values.get("reason", ""))
