@@ -446,7 +446,7 @@ EDITS = (
         id="pool-shrinks",
         stack="research",
         changes=(("nodes: {min: 0, max: 8}", "nodes: {min: 0, max: 3}"),),
-        says={"queued": "one that needs more nodes than are left in debug waits with PartitionNodeLimit"},
+        says={"queued": "those in debug that need more nodes than are left wait with PartitionNodeLimit"},
         never=("those of debug",),
     ),
     Audited(

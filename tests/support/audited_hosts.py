@@ -211,7 +211,7 @@ EDITS = (
             ('"gpu[01-04]", addresses: "192.0.2.[11-14]"', '"gpu[01-03]", addresses: "192.0.2.[11-13]"'),
         ),
         worst="drain",
-        says={"queued": "one that needs more nodes than are left in gpu waits with PartitionNodeLimit"},
+        says={"queued": "those in gpu that need more nodes than are left wait with PartitionNodeLimit"},
     ),
     Audited(
         id="all-hosts-of-a-partition-change",

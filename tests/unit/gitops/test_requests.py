@@ -46,6 +46,13 @@ def _site(row: str, jobs: str, *changes: tuple[str, str]) -> Case:
 
 
 _SLICES, _PARTS = "{mig: {1g.10gb: 7}}", "{shards: 4}"
+_FEWER = (
+    (
+        'hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"',
+        'hosts: "gpu[01-03]", addresses: "192.0.2.[11-13]"',
+    ),
+    ('leaf2: "gpu[03-04]"', 'leaf2: "gpu03"'),
+)
 _RESEARCH = "{name: research, parent"
 CASES = (
     _site("licence-removed", "those that ask for the licence matlab", ("  licenses: {matlab: 3}\n", "")),
@@ -62,7 +69,13 @@ CASES = (
     _sharing("last-mps-removed", "{mps: 100}", "", "those in gpu that ask for gres/mps"),
     _sharing("last-shards-removed", _PARTS, "", "those in gpu that ask for gres/shard"),
     _sharing("shards-to-mig", _PARTS, _SLICES, "those in gpu that ask for gres/shard"),
-    _sharing("shards-too-few", _PARTS, "{shards: 2}", "those in gpu that ask for more than 2 shards of a GPU"),
+    _sharing("shards-too-few", _PARTS, "{shards: 2}", "those in gpu that ask for more than 16 shards of a node"),
+    _sharing("shards-too-few-of-gpu", _PARTS, "{shards: 2}", "others in gpu that ask for more than 2 shards"),
+    _sharing("mps-too-few", "{mps: 100}", "{mps: 50}", "those in gpu that ask for more than 400 parts of MPS of a node"),
+    _sharing("mps-too-few-of-gpu", "{mps: 100}", "{mps: 50}", "others in gpu that ask for more than 50 parts of MPS"),
+    _lab("nodes-too-few", "those in gpu that need more nodes than are left", *_FEWER),
+    _lab("nodes-too-few-cpus", "those in gpu that need more CPUs than are left", *_FEWER),
+    _lab("cpus-too-few", "those in gpu that need more CPUs than are left", ("cores_per_socket: 56", "cores_per_socket: 48")),
     _lab("partition-down", "those in gpu", ("default: true", "default: true, extra: {State: DOWN}")),
     _lab("partition-drain", "those in gpu", ("default: true", "default: true, extra: {State: DRAIN}")),
     _lab("memory-too-low", " MiB of a node", ("memory: 2000GiB", "memory: 1000GiB")),
@@ -114,6 +127,7 @@ def test_request_that_can_still_be_met_is_not_named() -> None:
             "memory-too-low",
             "partition-down",
             "shards-too-few",
+            "nodes-too-few",
         }:
             back = a_diff(case.new, case.old).effects
             assert back is not None
