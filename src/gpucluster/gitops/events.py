@@ -75,7 +75,6 @@ class Events:
     fixed_image: str = ""
     older_database: bool = False  # an older slurmdbd starts with the database of a newer one
     emptied: tuple[str, ...] = ()  # partitions that lose all their old nodes, and stay
-    shrunk: tuple[str, ...] = ()  # partitions that have fewer nodes then
     renamed: tuple[Renamed, ...] = ()
     uids_exchanged: bool = False  # a user gets the uid that another one of the new plan has
 
@@ -161,7 +160,6 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         fixed_image=fixed,
         older_database=any(map(is_older, changes)) and _keeps_database(old, new, lost),
         emptied=tuple(emptied(old, new, gone)),
-        shrunk=tuple(shrunk(old, new)),
         renamed=tuple(renamed(old, new)),
         uids_exchanged=exchanges_uids(old, new),
     )
@@ -274,14 +272,6 @@ def emptied(old: SlurmPlan, new: SlurmPlan, gone: Removals) -> Iterator[str]:
     """Yield partitions that stay without one of their old nodes as it was."""
     for name, before in _nodes(old).items():
         if name not in gone.partitions and before and before <= set(gone.nodes):
-            yield name
-
-
-def shrunk(old: SlurmPlan, new: SlurmPlan) -> Iterator[str]:
-    """Yield partitions that stay with fewer nodes."""
-    after = _nodes(new)
-    for name, before in _nodes(old).items():
-        if name in after and len(after[name]) < len(before):
             yield name
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gpucluster.gitops.events import Renamed, emptied, exchanges_uids, is_older, renamed, shrunk
+from gpucluster.gitops.events import Renamed, emptied, exchanges_uids, is_older, renamed
 from gpucluster.gitops.model import Kind, SpecChange
 from gpucluster.gitops.storage_events import Mounts, mounts
 from gpucluster.plan.model import HostHead, LocalDatabase, NfsFromHead, SlurmOnHosts
@@ -27,7 +27,6 @@ class HostEvents:
     unexported: tuple[str, ...] = ()  # mount points that the head no longer exports
     older_database: bool = False  # an older slurmdbd starts with the database of a newer one
     emptied: tuple[str, ...] = ()  # partitions that lose all their old nodes, and stay
-    shrunk: tuple[str, ...] = ()  # partitions that have fewer nodes then
     uid: bool = False
     renamed: tuple[Renamed, ...] = ()
     uids_exchanged: bool = False  # a user gets the uid that another one of the new plan has
@@ -64,7 +63,6 @@ def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChan
         unexported=() if moved else tuple(_unexported(old, new)),
         older_database=any(map(is_older, found)) and _keeps_database(old, new),
         emptied=tuple(emptied(old, new, gone)),
-        shrunk=tuple(shrunk(old, new)),
         renamed=again_named,
         uids_exchanged=exchanges_uids(old, new),
         uid=any(one.path.startswith("users[") and one.path.endswith("].uid") for one in found),

@@ -17,7 +17,7 @@ from gpucluster.gitops.sentences import (
     PARTITION_HOLDS,
     START_AFTER,
     START_ELSEWHERE,
-    of_partitions,
+    of_emptied,
 )
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
@@ -70,7 +70,7 @@ def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
 
 def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
     waits = events.held and not events.fleet_stops
-    parts = of_partitions(events.emptied if waits else (), events.shrunk)
+    parts = of_emptied(events.emptied if waits else ())
     return _said(_QUEUED, events, (*parts, *notes))
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucluster.gitops.model import Clause
 from gpucluster.plan import gres
@@ -14,6 +14,8 @@ from gpucluster.text import listed
 
 NEVER = "and never start: cancel them"
 _HELD, _RELEASED = "JobHeldAdmin", "until an operator releases them (scontrol release JOB)"
+_AGAIN = "until there are as many again"
+_PARTS = {"shard": "shards", "mps": "parts of MPS"}
 _STATES = {"DOWN": "partition-down", "DRAIN": "partition-drain", "INACTIVE": "partition-inactive"}
 
 
@@ -25,6 +27,7 @@ class Lost:
     jobs: str  # `that ask for the licence matlab`
     of: tuple[str, ...] = ()
     until: str = NEVER
+    others: bool = False  # the clause before is about some of these jobs
 
 
 def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ...]:
@@ -43,7 +46,8 @@ def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ..
 def _sentence(one: Lost, fates: Fates) -> str:
     where = f" in {listed(one.of)}" if one.of else ""
     refused = " (sbatch refuses new ones)" if fates.new.outcome is Outcome.REFUSED else ""
-    return f"those{where} {one.jobs} {_fate(fates, one.until)}{refused}".replace("  ", " ")
+    who = "others" if one.others else "those"
+    return f"{who}{where} {one.jobs} {_fate(fates, one.until)}{refused}".replace("  ", " ")
 
 
 def _fate(fates: Fates, until: str) -> str:
@@ -58,14 +62,12 @@ def _fate(fates: Fates, until: str) -> str:
             return "start"
 
 
-def _together(found: Iterable[Lost]) -> tuple[Lost, ...]:
-    """Return one for each row and request, with all its partitions."""
-    by_request: dict[tuple[str, str, str], list[str]] = {}
+def _together(found: Iterable[Lost]) -> Iterator[Lost]:
+    """Yield one for each row and request, with all its partitions."""
+    by_request: dict[Lost, list[str]] = {}
     for one in found:
-        by_request.setdefault((one.row, one.jobs, one.until), []).extend(one.of)
-    return tuple(
-        Lost(row, jobs, tuple(dict.fromkeys(of)), until) for (row, jobs, until), of in by_request.items()
-    )
+        by_request.setdefault(replace(one, of=()), []).extend(one.of)
+    return (replace(one, of=tuple(dict.fromkeys(of))) for one, of in by_request.items())
 
 
 # --- licences -----------------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ def _licences(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             yield Lost("licence-removed", f"that ask for the licence {one.name}")
         elif left < one.count:
             jobs = f"that ask for more than {left} of the licence {one.name}"
-            yield Lost("licence-too-few", jobs, until="until there are as many again")
+            yield Lost("licence-too-few", jobs, until=_AGAIN)
 
 
 # --- partitions ---------------------------------------------------------------------------------------
@@ -157,14 +159,16 @@ def _profiles(pools: Iterable[Pool]) -> frozenset[str]:
 def _parts(
     name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], everywhere: frozenset[str]
 ) -> Iterator[Lost]:
-    """Shards, and parts of MPS."""
-    before, after = _part_counts(was), _part_counts(now)
+    """Shards, and parts of MPS. slurmctld counts those of a node, and a job gets those of one GPU."""
+    before, after, of_node = _part_counts(was), _part_counts(now), _parts_of_node(now)
     for part, count in before.items():
         left = after.get(part, 0)
-        if left and part == "shard" and left < count:
-            yield Lost("shards-too-few", f"that ask for more than {left} shards of a GPU", (name,))
-        elif not left:
+        if not left:
             yield Lost(_gone(part, now, after, everywhere), f"that ask for gres/{part}", (name,))
+        elif left < count:
+            what, row = _PARTS[part], f"{part.removesuffix('s') + 's'}-too-few"
+            yield Lost(row, f"that ask for more than {of_node[part]} {what} of a node", (name,))
+            yield Lost(f"{row}-of-gpu", f"that ask for more than {left} {what}", (name,), others=True)
 
 
 def _gone(part: str, now: tuple[Pool, ...], after: Mapping[str, int], everywhere: frozenset[str]) -> str:
@@ -187,14 +191,40 @@ def _part_counts(pools: Iterable[Pool]) -> dict[str, int]:
     return found
 
 
+def _parts_of_node(pools: Iterable[Pool]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for pool in pools:
+        if (part := gres.part_of(pool.shape)) is not None:
+            found[part[0]] = max(part[1] * pool.shape.gpu_count, found.get(part[0], 0))
+    return found
+
+
 def _part_names(pools: Iterable[Pool]) -> frozenset[str]:
     return frozenset(_part_counts(pools))
 
 
 def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...]) -> Iterator[Lost]:
-    memory = [max((one.shape.job_memory_mib for one in pools), default=0) for pools in (was, now)]
-    if 0 < memory[1] < memory[0]:
-        yield Lost("memory-too-low", f"that ask for more than {memory[1]} MiB of a node", (name,))
+    """Nodes and CPUs of the partition, and memory of a node."""
+    fewer = _nodes(now) < _nodes(was)
+    if fewer:
+        yield Lost("nodes-too-few", "that need more nodes than are left", (name,), _AGAIN)
+    if _cpus(now) < _cpus(was):
+        row = "nodes-too-few-cpus" if fewer else "cpus-too-few"
+        yield Lost(row, "that need more CPUs than are left", (name,), _AGAIN)
+    if (left := _memory(now)) < _memory(was):
+        yield Lost("memory-too-low", f"that ask for more than {left} MiB of a node", (name,))
+
+
+def _nodes(pools: Iterable[Pool]) -> int:
+    return sum(len(one.node_names) for one in pools)
+
+
+def _cpus(pools: Iterable[Pool]) -> int:
+    return sum(one.shape.job_cpus * len(one.node_names) for one in pools)
+
+
+def _memory(pools: Iterable[Pool]) -> int:
+    return max((one.shape.job_memory_mib for one in pools), default=0)
 
 
 def _state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:

@@ -185,16 +185,14 @@ def _of_mounts(events: Events) -> Iterator[str]:
 
 def _of_partitions(events: Events) -> Iterator[str]:
     waits = events.held and not events.fleet_stops
-    return of_partitions(events.emptied if waits else (), events.shrunk)
+    return of_emptied(events.emptied if waits else ())
 
 
-def of_partitions(emptied: tuple[str, ...], shrunk: tuple[str, ...]) -> Iterator[str]:
-    """Yield what waits in partitions that lose all their old nodes, or some."""
+def of_emptied(emptied: tuple[str, ...]) -> Iterator[str]:
+    """Yield what waits in partitions that lose all their old nodes."""
     if emptied:
         whose = "all of whose nodes are removed or changed"
         yield f"those of {_list(emptied)}, {whose}, wait until the bundle is applied"
-    if shrunk:
-        yield f"one that needs more nodes than are left in {_list(shrunk)} waits with PartitionNodeLimit"
 
 
 def _queued_mounts(events: Events) -> Iterator[str]:
