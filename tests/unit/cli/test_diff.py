@@ -174,7 +174,7 @@ def test_json_has_a_stable_head(tmp_path: Path, capsys: Said) -> None:
     assert (said["schema"], said["ok"]) == (1, True)
     assert said["diff"].keys() == {
         "name", "old", "new", "compared", "differs", "worst", "jobs", "engine_note", "changes", "consequences", "files",
-        "resources", "pools", "cost", "who_gets_in", "whole", "rights", "unseen", "effects", "steps", "refused", "stay",
+        "resources", "pools", "cost", "who_gets_in", "whole", "rights", "unseen", "effects", "clauses", "steps", "refused", "stay",
     }  # fmt: skip
     assert (said["diff"]["worst"], said["diff"]["resources"]) == ("live", None)
     assert said["diff"]["changes"] == [
