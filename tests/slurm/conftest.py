@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Below a folder above, pytest has read its options before this file."""
     if "spec_number" in metafunc.fixturenames:
-        count = metafunc.config.getoption("--default-job-specs", default=DEFAULT_JOB_SPECS)
+        count = int(metafunc.config.getoption("--default-job-specs", default=DEFAULT_JOB_SPECS) or 0)
         metafunc.parametrize("spec_number", range(count))
 
 
