@@ -6,6 +6,7 @@
 
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from support import floors
@@ -22,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Below a folder above, pytest has read its options before this file."""
     if "spec_number" in metafunc.fixturenames:
-        count = int(metafunc.config.getoption("--default-job-specs", default=DEFAULT_JOB_SPECS) or 0)
+        count: Any = metafunc.config.getoption("--default-job-specs", default=DEFAULT_JOB_SPECS)
         metafunc.parametrize("spec_number", range(count))
 
 

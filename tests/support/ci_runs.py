@@ -102,7 +102,7 @@ def bash(
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # noqa: S607  whichever bash there is
         cwd=top,
-        env=environment | variables,
+        env={**environment, **variables},
         capture_output=True,
         text=True,
         check=False,

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -81,7 +81,8 @@ def comment(  # noqa: PLR0917  each is an option
 
 def _written(posts: Posts, texts: Sequence[str], *, withdraw: bool) -> tuple[list[Done], RefusedError | None]:
     """Write every comment. Return what was done, and the first refusal of a single text, which stops no other one."""
-    mine, done, failed = list(posts.mine()), [], None
+    mine, done = list(posts.mine()), list[Done]()
+    failed: RefusedError | None = None
     for text in texts:
         try:
             done.append(_put(posts, mine, text))
@@ -162,6 +163,7 @@ def _files(given: Path) -> Iterator[Path]:
 
 def _listed(file: Path) -> list[str]:
     step = "run `gpucluster review --base REVISION --to DIR` to its end"
+    names: list[Any]
     try:
         found = json.loads(file.read_bytes())
         names = [one["name"] for one in found["reviews"] if one["comment"] is not None]

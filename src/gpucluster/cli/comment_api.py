@@ -165,19 +165,21 @@ def _wait(error: "HTTPError") -> int | None:
 def _reason(body: bytes) -> str:
     """Return what an answer says of its refusal: `message` of GitHub, `message` or `error` of GitLab."""
     try:
-        found = json.loads(body)
+        found: Any = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(found, dict):
-        return ""
-    errors = found.get("errors")
-    first = (
-        errors[0].get("message")
-        if isinstance(errors, list) and errors and isinstance(errors[0], dict)
-        else None
-    )
-    parts = (found.get("message", found.get("error")), first)
-    return printable(": ".join(str(one) for one in parts if one), 300)
+    parts = list[str]()
+    match found:
+        case {"message": str(message)} | {"error": str(message)}:
+            parts.append(message)
+        case _:
+            pass
+    match found:
+        case {"errors": [{"message": str(first)}, *_]}:
+            parts.append(first)
+        case _:
+            pass
+    return printable(": ".join(parts), 300)
 
 
 def too_many(what: str) -> GpuclusterError:
