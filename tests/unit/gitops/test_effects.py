@@ -1,5 +1,10 @@
 """Tests of the merged effects of a diff: one text for each subject, and commands in their order."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 from support.audited_edits import STACKS
 from support.builders import SPEC, a_spec_text
@@ -11,6 +16,8 @@ from gpucluster.gitops.diff import DOWN, diff
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
 from gpucluster.gitops.model import Effects, Revision
+from gpucluster.gitops.steps import copies, restores
+from gpucluster.gitops.storage_events import Loss
 from gpucluster.spec import UpdateClass
 
 STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
@@ -179,3 +186,56 @@ def test_removed_standby_leaves_the_state_where_it_is() -> None:
         "an older state of its own disk"
     ), "D11: it said `stay` and `they are lost` of the same jobs"
     assert "is not copied back" in found.data
+
+
+ACCOUNTED = ('version: "24.11"', 'version: "24.11"\n  accounting: {database: local}')
+ACCOUNTS = (
+    "partitions:\n",
+    "accounts: [{name: vision, limits: {gpus: 16, gpu_hours_per_month: 100}}]\npartitions:\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ((("gpus: 16,", "gpus: 32,"),), ""),
+        ((("gpus: 16, ", ""),), ""),
+        (((", limits: {gpus: 16, gpu_hours_per_month: 100}", ""),), ""),
+        ((("gpus: 16,", "gpus: 8,"),), "those above the limit wait"),
+        ((("gpus: 16,", "gpus: 16, gpus_per_user: 8,"),), "those above the limit wait"),
+        ((("gpus: 16,", "gpus: 32,"), ("month: 100", "month: 50")), "those above the limit wait"),
+        ((("max_time: 1d", "max_time: 2d"),), ""),
+        ((("max_time: 1d", "max_time: 12h"),), "those with a time limit above max_time wait"),
+    ],
+)
+def test_raised_limit_has_no_words_of_a_lowered_one(edits: tuple[tuple[str, str], ...], words: str) -> None:
+    """D16: `those above the limit wait` was said where the limit rises or leaves."""
+    queued = _effects(a_spec_text(ACCOUNTED, ACCOUNTS), a_spec_text(ACCOUNTED, ACCOUNTS, *edits)).queued
+    assert (words in queued) if words else queued == UNAFFECTED.queued
+
+
+def test_backup_and_restore_are_commands_that_work(tmp_path: Path) -> None:
+    """D16: a step said `back up the data that is lost`, without a command, and nothing brought it back."""
+    home = tmp_path / "home"
+    (home / "ada").mkdir(parents=True)
+    (home / "ada/results").write_text("42\n")
+    lost = (Loss(str(home), replaced=True, shared=True),)
+    copy, back = (line.partition("    # ")[0] for line in (*copies(lost), *restores(lost)))
+    ssh = tmp_path / "bin/ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f'#!/bin/sh\n[ "$1" = HOST ] && cd {tmp_path} && exec sh -c "$2"\n')
+    ssh.chmod(0o755)
+    environment = {"PATH": f"{ssh.parent}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", copy], check=True, env=environment)  # noqa: S607
+    shutil.rmtree(home)
+    subprocess.run(["sh", "-ec", back], check=True, env=environment)  # noqa: S607
+    assert (home / "ada/results").read_text() == "42\n"
+
+
+def test_data_that_is_lost_is_copied_first_and_back_last() -> None:
+    """A store that only leaves has nothing to copy back to."""
+    gone = (Loss("/home", replaced=False, shared=True), Loss("/scratch", replaced=True, shared=True))
+    assert [line.partition(" | ")[2].partition("    #")[0] for line in copies(gone)] == [
+        "ssh HOST 'cat > home.tar'", "ssh HOST 'cat > scratch.tar'"
+    ]  # fmt: skip
+    assert [line.partition(" | ")[0] for line in restores(gone)] == ["ssh HOST 'cat scratch.tar'"]

@@ -280,3 +280,63 @@ def test_terminal_output_has_no_control_characters(poison: str) -> None:
 def test_json_keeps_every_text(poison: str) -> None:
     said = json.loads(json.dumps(values(_poisoned(poison))))
     assert said["changes"][0]["path"] == poison
+
+
+KEEPS = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
+NO_ADVICE = ("{id: head-state, because: it lives as long as a test}, ", "")
+SENTENCE = 120
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ((), (("aws:\n", "aws:\n  image: {ami: ami-0123456789abcdef0}\n"),), "queued jobs are lost with slurmctld's state"),
+        ((KEEPS, NO_ADVICE), (), "`pulumi up` refuses in its preview"),
+        ((), (("max: 16", "max: 8"),), "running jobs finish on the nodes that are removed"),
+        ((), (("idle: 5m", "idle: 5m\n    spares: 2"),), "2 machines start at once in the pool h200"),
+        ((), (("max: 16", "max: 32"),), "a month costs "),
+        ((), (("idle: 5m", "idle: 10m"),), "running jobs go on"),
+        ((), (), "both revisions describe the same cluster"),
+    ],
+    ids=["lost", "refused", "drain", "starts", "cost", "new-nodes", "nothing"],
+)  # fmt: skip
+def test_report_begins_with_the_worst_subject_and_the_commands(
+    old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...], said: str
+) -> None:
+    """D16: the comment opened with 300 characters about cost, and `data is lost` was its fourth bullet."""
+    found = a_diff(a_spec_text(*old), a_spec_text(*new))
+    steps = found.effects.steps if found.effects else ()
+    first, second, third, *_ = text(found).split("\n")
+    assert first.startswith("burst: ")
+    sentence = second.partition(": ")[2] if found.worst else second
+    assert sentence.startswith(said)
+    assert len(sentence) <= SENTENCE
+    assert not steps or third == f"  1. {steps[0]}"
+    _, _, opening, order, *_ = _markdown(found).split("\n\n")
+    assert opening.strip("*").lower().replace("\\", "").startswith(said.lower())
+    assert len(opening.strip("*").replace("\\", "")) <= SENTENCE + 1, "with its full stop"
+    assert not steps or order == "In this order:"
+
+
+def test_many_like_lines_are_one_with_a_count() -> None:
+    people = "".join(f"  - {{name: user{n:02}, uid: {5000 + n}}}\n" for n in range(30))
+    users = ("partitions:\n", f"users:\n{people}partitions:\n")
+    found = a_diff(a_spec_text(), a_spec_text(users, ("max: 16", "max: 32")))
+    for report in (text(found), _markdown(found)):
+        summary = report.partition("<details>")[0].partition("\npools:")[0]
+        assert "user17" not in summary.partition("users/")[0]
+        assert "30 added" in summary
+        assert "16 -> 32" in summary
+    assert len(values(found)["changes"]) == 31
+
+
+def test_order_alone_does_not_change_who_gets_in() -> None:
+    """D16: `**Who gets in** changes` was said of two users in another order, and of two keys."""
+    first, second = "ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"
+    users = "users:\n  - {name: ada, uid: 5001, keys: [%s]}\n  - {name: bob, uid: 5002}\npartitions:\n"
+    old = a_spec_text(("partitions:\n", users % f"{first}, {second}"))
+    lines = (users % f"{second}, {first}").splitlines(keepends=True)
+    new = a_spec_text(("partitions:\n", "".join((lines[0], lines[2], lines[1], lines[3]))))
+    found = a_diff(old, new)
+    assert found.spec
+    assert found.access == ()
