@@ -87,7 +87,7 @@ EDITS = (
             "queued": "are lost",
         },
         never=("on machines that are replaced",),
-        steps=("squeue --all", "# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("squeue --all", "tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="kms-changed-with-data",
@@ -100,7 +100,7 @@ EDITS = (
             "running": "are lost",
         },
         never=("on machines that are replaced",),
-        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="kms-removed-with-data",
@@ -121,7 +121,7 @@ EDITS = (
             "data": "of what was mounted at /archive stays there",
         },
         never=("lost", "fail"),
-        no_steps=("# back up",),
+        no_steps=("tar -C /",),
     ),
     Audited(
         id="nfs-server-removed",
@@ -131,7 +131,7 @@ EDITS = (
         worst="new-nodes",
         says={"running": "keep their mount of /apps", "data": "stays there, and is not copied"},
         never=("lost", "fail"),
-        no_steps=("# back up",),
+        no_steps=("tar -C /",),
     ),
     Audited(
         id="efs-of-the-site-removed",
@@ -141,7 +141,7 @@ EDITS = (
         worst="new-nodes",
         says={"running": "keep their mount of /home", "data": "stays there, and is not copied"},
         never=("lost", "fail"),
-        no_steps=("# back up",),
+        no_steps=("tar -C /",),
     ),
     Audited(
         id="own-efs-removed",
@@ -154,7 +154,7 @@ EDITS = (
             "data": "on /home is lost: it is deleted",
         },
         never=("on machines that are replaced", "take no new jobs"),
-        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="own-lustre-removed",
@@ -162,7 +162,7 @@ EDITS = (
         changes=((_LUSTRE, ""),),
         worst="data-loss",
         says={"refused": "is protected: /data", "data": "on /data is lost: it is deleted"},
-        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="own-efs-becomes-the-site's",
@@ -171,7 +171,7 @@ EDITS = (
         worst="data-loss",
         says={"refused": "is protected: /home", "queued": "/home is what the new spec mounts"},
         never=("/home is not mounted",),
-        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="role-of-jobs-removed",
@@ -334,7 +334,7 @@ EDITS = (
         says={"refused": "is protected: /data", "data": "on /data is lost: an empty one replaces it"},
         is_exactly={"running": "must have ended before: let them end, or cancel them"},
         never=("that use what is removed",),
-        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up"),
     ),
     Audited(
         id="zone-removed",
@@ -362,7 +362,7 @@ EDITS = (
         worst="data-loss",
         says={"refused": "is protected: /apps", "sessions": "started by hand", "data": "on /apps is lost"},
         never=("that use what is removed",),
-        steps=("# back up", "pulumi state unprotect", "pulumi up", "aws ec2 start-instances"),
+        steps=("tar -C /", "pulumi state unprotect", "pulumi up", "aws ec2 start-instances"),
     ),
     Audited(
         id="state-removed",
@@ -385,7 +385,7 @@ EDITS = (
         says={"refused": "`pulumi up` fails: AWS refuses a smaller volume (/srv/gpucluster-state)"},
         is_exactly=_UNTOUCHED,
         never=("are lost", "empty volume"),
-        no_steps=("pulumi up", "# back up"),
+        no_steps=("pulumi up", "tar -C /"),
     ),
     Audited(
         id="lustre-grows",

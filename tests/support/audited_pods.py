@@ -229,7 +229,7 @@ EDITS = (
         says={"running": "end: `gpucluster k8s down kube` deletes", "data": "file systems stay"},
         never=("back up",),
         steps=("gpucluster k8s down kube", "gpucluster down kube", "gpucluster k8s up kube"),
-        no_steps=("pulumi up", "# back up"),
+        no_steps=("pulumi up", "kubectl exec POD -- tar -C /"),
     ),
     Audited(
         id="kms-added-to-eks",
@@ -242,7 +242,7 @@ EDITS = (
             "data": "file systems stay; Secrets and all other objects are lost with the control plane",
         },
         steps=_ANEW,
-        no_steps=("# back up",),
+        no_steps=("kubectl exec POD -- tar -C /",),
     ),
     Audited(
         id="kms-added-to-eks-with-data",
@@ -253,7 +253,7 @@ EDITS = (
             "refused": "is protected: /data",
             "data": "on /data is lost: an empty one replaces it; other data stays where it is; Secrets and all other objects are lost",
         },
-        steps=("# back up", *_ANEW[:2], "pulumi state unprotect", *_ANEW[2:]),
+        steps=("kubectl exec POD -- tar -C /", *_ANEW[:2], "pulumi state unprotect", *_ANEW[2:]),
     ),
     Audited(
         id="another-range-of-eks",
@@ -275,7 +275,7 @@ EDITS = (
         },
         never=("file systems stay",),
         steps=(
-            "# back up",
+            "tar -C /",
             "gpucluster k8s down hybrid",
             "pulumi up --stack hybrid    # with the old spec without kubernetes",
             "pulumi up --stack hybrid",
@@ -293,7 +293,12 @@ EDITS = (
         worst="data-loss",
         says={"refused": "is protected: /data", "data": "on /data is lost: an empty one replaces it"},
         never=("file systems stay",),
-        steps=("# back up", "gpucluster k8s down kube", "pulumi state unprotect", "pulumi up --stack kube"),
+        steps=(
+            "kubectl exec POD -- tar -C /",
+            "gpucluster k8s down kube",
+            "pulumi state unprotect",
+            "pulumi up --stack kube",
+        ),
     ),
     Audited(
         id="kubernetes-older",
@@ -308,7 +313,7 @@ EDITS = (
             "aws eks update-kubeconfig --name kube --region us-west-2",
             "gpucluster k8s up kube --bindings bindings.json",
         ),
-        no_steps=("# back up",),
+        no_steps=("kubectl exec POD -- tar -C /",),
     ),
     Audited(
         id="quota-beside-slurm",
@@ -421,7 +426,12 @@ EDITS = (
             "queued": "those that need /data do not start",
         },
         is_exactly={"data": "on /data is lost: it is deleted; other data stays where it is"},
-        steps=("# back up", "pulumi state unprotect URN --stack kube", "pulumi up --stack kube", _BINDINGS),
+        steps=(
+            "kubectl exec POD -- tar -C /",
+            "pulumi state unprotect URN --stack kube",
+            "pulumi up --stack kube",
+            _BINDINGS,
+        ),
         no_steps=("kubectl delete pvc",),
     ),
     Audited(
@@ -540,7 +550,7 @@ EDITS = (
             "gpucluster k8s up kube",
             "gpucluster k8s up kube --bindings bindings.json --prune",
         ),
-        no_steps=("# back up", "kubectl delete nodepools"),
+        no_steps=("kubectl exec POD -- tar -C /", "kubectl delete nodepools"),
     ),
     Audited(
         id="place-that-a-service-account-loses",
@@ -578,7 +588,7 @@ EDITS = (
         },
         never=("lost",),
         steps=("kubectl delete nodepools", "pulumi up", "gpucluster k8s up kube"),
-        no_steps=("# back up",),
+        no_steps=("kubectl exec POD -- tar -C /",),
     ),
     Audited(
         id="one-of-two-elastic-pools-removed",
@@ -601,6 +611,6 @@ EDITS = (
             " the queue of serving keeps its quota until `gpucluster k8s up hybrid --prune`; those of the team serving stay in its queue until `gpucluster k8s up hybrid --prune` deletes it",
         },
         steps=("pulumi up", "gpucluster k8s up hybrid"),
-        no_steps=("# back up",),
+        no_steps=("kubectl exec POD -- tar -C /",),
     ),
 )

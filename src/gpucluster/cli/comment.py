@@ -29,7 +29,7 @@ def comment(  # noqa: PLR0917  each is an option
         list[Path],
         typer.Argument(
             metavar="DIR|FILE...",
-            help="Folder of `gpucluster review --to`, also withdraws what it no longer has; or single comments.",
+            help="Folder that `gpucluster review` wrote: what it no longer has is withdrawn. Or single comments.",
         ),
     ],
     pull_request: Annotated[

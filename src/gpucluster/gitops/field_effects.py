@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.gitops.rows import always
-from gpucluster.gitops.steps import BACKUP, CLUSTER
+from gpucluster.gitops.steps import CLUSTER
 from gpucluster.plan import names
 from gpucluster.plan.defaults import BOOT_TIMEOUT_S
 from gpucluster.plan.model import Containers
@@ -59,6 +59,18 @@ def _shorter_boot(change: SpecChange) -> bool:
     return after < before
 
 
+def lowered(change: SpecChange) -> bool:
+    """Return whether a limit is new or lower. A value that is no number and no time counts as lower."""
+    if change.before is None or change.after is None:
+        return change.after is not None
+    before, after = (_amount(text) for text in (change.before, change.after))
+    return before is None or after is None or after < before
+
+
+def _amount(text: str) -> float | None:
+    return float(text) if text.isdecimal() else parse_duration(text)
+
+
 # slurm.containers. tests/slurm/test_containers.py makes it happen
 _WITHOUT_PYXIS = Note(
     running="on a node without Pyxis slurmd ends when the bundle is applied: they start no further step there, and stay in `completing`",
@@ -95,7 +107,7 @@ ROWS = (
             queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered",
             rows=("partition-max-time",),
         ),
-        (Kind.CHANGED, Kind.ADDED),
+        when=lowered,
     ),
     Row(
         r"(accounts|qos)\[\]\.limits.*",
@@ -105,6 +117,7 @@ ROWS = (
             "for gpu_hours_per_month until the next month, and one job that is larger than the limit until it is raised",
             rows=("qos-group", "qos-user", "qos-minutes", "account-group", "account-user"),
         ),
+        when=lowered,
     ),
     Row(
         r"partitions\[\]\.(accounts|allow_qos)",
@@ -274,7 +287,7 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
         queued="that need what is removed fail",
         sessions="that use what is removed end",
         data="is lost where it is removed",
-        steps=(BACKUP,),
+        steps=("kubectl get pvc --all-namespaces    # the volumes that are lost: copy what is needed",),
     ),
 }
 

@@ -232,7 +232,7 @@ class Diff:
         """The changes of who gets in: people, their keys and networks, the rights of roles and jobs."""
         if self.whole is Kind.REMOVED:  # nothing is applied
             return ()
-        return tuple(one for one in self.spec if _ACCESS.match(one.path))
+        return tuple(one for one in self.spec if _ACCESS.match(one.path) and one.kind is not Kind.REORDERED)
 
     @property
     def differs(self) -> bool:

@@ -19,7 +19,7 @@ from gpucluster.gitops.pod_access import AccessChange
 from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.quotas import QuotaChange
 from gpucluster.gitops.refine import release
-from gpucluster.gitops.steps import BACKUP, CLUSTER, unprotect
+from gpucluster.gitops.steps import CLUSTER, copies, restores, unprotect
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, OwnNetwork, Pool, eks_of
 from gpucluster.plan.model.kubernetes import ExistingControlPlane
@@ -237,8 +237,7 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
     if (held := zones_held(old, new)) and found.plane is Plane.STAYS:
         yield f"# keep {listed(held)} in `aws.network.zones`: the control plane stays there, so `pulumi up` cannot delete the subnet"
     yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
-    if found.storage.lost:
-        yield BACKUP
+    yield from copies(found.storage.lost, pods=True)
     yield from pod_storage.before_pulumi(found.storage)
     yield from _room_for(old, new, found)
     if found.storage.refused and found.plane is Plane.STAYS:
@@ -288,6 +287,7 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
     yield apply if _deploys(new) or not bound else f"{apply}    # with the ids of the file systems"
     if found.tree.prunable:
         yield f"{apply} --prune    # deletes what left the spec, also its pods, when they may end"
+    yield from restores(found.storage.lost, pods=True)
 
 
 def _of_plane(found: PodEvents) -> Effects:

@@ -127,10 +127,6 @@ def _leaves(found: Found) -> bool:
     return len({zone[:-1] for zone in (*found.old, *found.new)}) == 1
 
 
-def _only_order(found: Found) -> bool:
-    return found.kind is Kind.CHANGED and sorted(found.old) == sorted(found.new)
-
-
 def _kept(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(item for item in new if item in old)
 
@@ -405,7 +401,7 @@ _ROWS = (
     ),
     _Row(
         "aws.network.zones",
-        _only_order,
+        _reordered,
         UpdateClass.NEW_NODES,
         "launches try the zones in this order",
     ),
@@ -435,7 +431,7 @@ _ROWS = (
     ),
     _Row(
         "pools[].capacity[].zones",
-        _only_order,
+        _reordered,
         UpdateClass.NEW_NODES,
         "launches try the zones in this order",
     ),

@@ -1,14 +1,16 @@
 """The commands of an edit, in their order, from its events. Pure. CLUSTER stands for the cluster's name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.events import Controller, Events, Renamed
+from gpucluster.gitops.storage_events import Loss
 from gpucluster.plan.removals import Removals
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 
 CLUSTER = "<cluster>"  # no path of a spec has these signs
 POWER_DOWN = "state=power_down_asap"
-BACKUP = "# back up the data that is lost"
+_TAR = "tar -C / --acls --xattrs"
+_TAR_OF_POD = "tar -C /"  # that of busybox has no more options
 NO_JOBS = (
     "scontrol update partitionname=PARTITION state=down    # each partition: no job starts",
     "squeue --states=running    # until no job runs",
@@ -40,16 +42,42 @@ def before(events: Events) -> Iterator[str]:
         yield f"# keep the size of {', '.join(events.smaller)} in the spec: AWS refuses a smaller one"
     if events.queue_lost:
         yield "squeue --all    # the jobs that are lost"
-    if events.lost:
-        yield BACKUP
     if events.fleet_stops:
         yield from NO_JOBS
+    yield from copies(events.lost)
+    if events.fleet_stops:
         yield f"gpucluster pool pause POOL -c {CLUSTER}    # each pool: the daemon powers up no node"
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
         yield unprotect(events.refused)
     if not events.queue_lost:
         yield from of_partitions(events.removals)
+
+
+def copies(lost: Iterable[Loss], *, pods: bool = False) -> Iterator[str]:
+    """Yield what copies data that is lost. tests/unit/gitops/test_effects.py types it."""
+    for one in lost:
+        if pods:
+            yield f"kubectl exec POD -- {_TAR_OF_POD} -cf - {_relative(one)} > {_file(one)}    # a pod that mounts {one.path}"
+        else:
+            yield f"{_TAR} -cf - {_relative(one)} | ssh HOST 'cat > {_file(one)}'    # as root, where {one.path} is mounted: a copy on a host that stays"
+
+
+def restores(lost: Iterable[Loss], *, pods: bool = False) -> Iterator[str]:
+    """Yield what brings a copy back into the empty store that takes the place of a lost one."""
+    for one in lost:
+        if one.replaced and pods:
+            yield f"kubectl exec -i POD -- {_TAR_OF_POD} -xpf - < {_file(one)}    # a pod that mounts the new {one.path}"
+        elif one.replaced:
+            yield f"ssh HOST 'cat {_file(one)}' | {_TAR} -xpf -    # as root, where the new {one.path} is mounted"
+
+
+def _relative(one: Loss) -> str:
+    return one.path.lstrip("/")
+
+
+def _file(one: Loss) -> str:
+    return f"{one.path.rstrip('/').rpartition('/')[2]}.tar"
 
 
 def of_partitions(removals: Removals) -> Iterator[str]:
@@ -73,6 +101,7 @@ def after(events: Events) -> Iterator[str]:
     yield from _accounts(events)
     if events.controller in _APPLIED or events.fleet_stops:
         yield f"gpucluster status {CLUSTER} --wait"
+    yield from restores(one for one in events.lost if one.shared)
     if events.fleet_stops:
         yield from _reopen(events)
     else:

@@ -4,6 +4,7 @@ List items with a name (`name`, `mount`) are matched by name, other items by sim
 as one value. Mappings match by key.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -85,9 +86,14 @@ def _values(old: object, new: object, at: _Place) -> Iterator[Found]:
 
 
 def _leaf(old: object, new: object, at: _Place) -> Found:
-    kind = Kind.ADDED if _none(old) else Kind.REMOVED if _none(new) else Kind.CHANGED
+    kind = Kind.ADDED if _none(old) else Kind.REMOVED if _none(new) else _changed_or_reordered(old, new)
     update = at.update if kind is not Kind.REMOVED else _worst_of(old, at.update)
     return _found(at, kind, old, new, update)
+
+
+def _changed_or_reordered(old: object, new: object) -> Kind:
+    lists = isinstance(old, tuple) and isinstance(new, tuple)
+    return Kind.REORDERED if lists and Counter(old) == Counter(new) else Kind.CHANGED
 
 
 def _mappings(old: Mapping[str, object], new: Mapping[str, object], at: _Place) -> Iterator[Found]:

@@ -53,12 +53,12 @@ def test_two_files_are_compared(tmp_path: Path, capsys: Said) -> None:
     out, err = capsys.readouterr()
     assert out.splitlines()[:7] == [
         f"burst: {old} -> {new}",
-        "live",
+        "live: the cost of a month changes, and a part of it has no price",
+        "  1. pulumi up --stack burst",
         "  running jobs: go on",
         "  queued jobs:  stay in the queue",
         "  sessions:     stay open",
         "  data:         stays where it is",
-        "  1. pulumi up --stack burst",
     ]
     assert "pools[h200].nodes.max: 16 -> 32" in out
     assert "resources" not in out
@@ -235,7 +235,7 @@ def test_new_and_deleted_spec(repository: Path, capsys: Said) -> None:
     out, _ = capsys.readouterr()
     assert out.splitlines()[:2] == [
         "burst: /dev/null -> stacks/burst.yaml",
-        "live: The spec is new: it adds a cluster and changes no other.",
+        "live: The spec is new: it adds a cluster and changes no other",
     ]
     assert program.run(["diff", "main:stacks/burst.yaml", "/dev/null", "-o", "json"]) == 0
     said = json.loads(capsys.readouterr().out)["diff"]
@@ -264,7 +264,7 @@ def test_wider_rights_of_jobs_are_shown(tmp_path: Path, capsys: Said) -> None:
 def test_no_difference_exits_0_with_exit_code_option(tmp_path: Path, capsys: Said) -> None:
     old, new = _two(tmp_path, SPEC, f"# the same\n{SPEC}")
     assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "no change"
+    assert capsys.readouterr().out.splitlines()[1] == "no change: both revisions describe the same cluster"
 
 
 def test_cluster_without_pulumi_program_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:

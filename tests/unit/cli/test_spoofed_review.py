@@ -186,7 +186,7 @@ def test_file_with_the_name_of_no_cluster_writes_no_comment(
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("burst: ")]
     assert (code, lines) == (2, [f"burst: live: {out}/burst.md"])
     assert "`16 -> 64`" in (out / "burst.md").read_text()
-    others = [one.read_text() for one in out.iterdir() if one.name != "burst.md"]
+    others = [one.read_text() for one in out.glob("*.md") if one.name != "burst.md"]
     assert not [one for one in others if not one.startswith("<!-- gpucluster:diff:-rf -->\n\n## -rf: ")]
 
 

@@ -214,21 +214,29 @@ def test_raised_limit_has_no_words_of_a_lowered_one(edits: tuple[tuple[str, str]
     assert (words in queued) if words else queued == UNAFFECTED.queued
 
 
-def test_backup_and_restore_are_commands_that_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pods", [False, True])
+def test_backup_and_restore_are_commands_that_work(tmp_path: Path, *, pods: bool) -> None:
     """D16: a step said `back up the data that is lost`, without a command, and nothing brought it back."""
     home = tmp_path / "home"
     (home / "ada").mkdir(parents=True)
     (home / "ada/results").write_text("42\n")
     lost = (Loss(str(home), replaced=True, shared=True),)
-    copy, back = (line.partition("    # ")[0] for line in (*copies(lost), *restores(lost)))
+    copy, back = (
+        line.partition("    # ")[0] for line in (*copies(lost, pods=pods), *restores(lost, pods=pods))
+    )
     ssh = tmp_path / "bin/ssh"
     ssh.parent.mkdir()
     ssh.write_text(f'#!/bin/sh\n[ "$1" = HOST ] && cd {tmp_path} && exec sh -c "$2"\n')
     ssh.chmod(0o755)
+    kubectl = ssh.with_name("kubectl")
+    kubectl.write_text(
+        '#!/bin/sh\n[ "$1" = exec ] || exit 1\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    kubectl.chmod(0o755)
     environment = {"PATH": f"{ssh.parent}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-ec", copy], check=True, env=environment)  # noqa: S607
+    subprocess.run(["sh", "-ec", copy], check=True, env=environment, cwd=tmp_path)  # noqa: S607
     shutil.rmtree(home)
-    subprocess.run(["sh", "-ec", back], check=True, env=environment)  # noqa: S607
+    subprocess.run(["sh", "-ec", back], check=True, env=environment, cwd=tmp_path)  # noqa: S607
     assert (home / "ada/results").read_text() == "42\n"
 
 

@@ -30,7 +30,7 @@ def test_new_spec_shows_its_fields_files_pools_and_cost() -> None:
     assert [row.before for row in found.pools] == [None]
     assert (found.cost_before.most, found.cost_after) == (Amount(), SIDE.cost)
     shown = text(found)
-    assert "live: The spec is new: it adds a cluster and changes no other.\na month costs 3" in shown
+    assert "live: The spec is new: it adds a cluster and changes no other\na month costs 3" in shown
     assert "as before" not in shown
     assert "### What the new spec has" in markdown(found, version="0", command="x")
     assert values(found)["whole"] == "added"

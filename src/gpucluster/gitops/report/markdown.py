@@ -21,13 +21,13 @@ from gpucluster.gitops.model import (
     worst,
 )
 from gpucluster.gitops.report import words
+from gpucluster.gitops.report.opening import opening
 from gpucluster.markdown import LIMIT, code, details, fence, table
 from gpucluster.markdown import text as prose
 from gpucluster.text import cut_middle as cut
 from gpucluster.text import printable
 
 _LIST = 15_000  # characters of one list of the summary
-_MOST = 20  # entries of one list
 _LONGEST = 120  # characters of one value
 _ROOM = 400  # reserved for the line that names omitted parts
 _DIGEST = 16  # hexadecimal digits of a digest that a person compares; `--output json` has all
@@ -80,9 +80,12 @@ def _origin(one: Origin) -> str:
 def _summary(diff: Diff) -> Iterator[str]:
     yield marker(diff.name)
     yield f"## {diff.name}: {diff.worst or 'no change'}"
-    yield prose(f"{_said(diff)}{cut(_sentence(words.cost(diff)), 1_500)}")
-    yield from (f"**{prose(_sentence(one))}**" for one in words.starts(diff))
+    first = opening(diff)
+    yield f"**{prose(_sentence(first))}**"
     yield from _effects(diff)
+    said = f"{diff.effect} " if diff.effect and diff.effect.removesuffix(".") != first else ""
+    yield prose(f"{said}{cut(_sentence(words.cost(diff)), 1_500)}")
+    yield from (f"**{prose(_sentence(one))}**" for one in words.starts(diff) if one != first)
     if diff.engine_note:
         yield prose(cut(_sentence(diff.engine_note), 600))
     if diff.access:
@@ -90,11 +93,13 @@ def _summary(diff: Diff) -> Iterator[str]:
     if diff.warnings:
         yield "**Warnings of `check`**:\n" + "\n".join(_warnings(diff))
     if diff.unseen:
-        yield "**Not looked at**:\n" + "\n".join(f"- {prose(cut(one, 600))}" for one in diff.unseen[:_MOST])
+        yield "**Not looked at**:\n" + "\n".join(
+            f"- {prose(cut(one, 600))}" for one in diff.unseen[: words.MOST]
+        )
     yield table(_COLUMNS, _pools(diff))
     if diff.whole is not None:
         yield f"### What the {'new' if diff.whole is Kind.ADDED else 'deleted'} spec has"
-        yield "\n".join(_bounded([f"- {_change(one)}" for one in diff.spec], _LIST))
+        yield "\n".join(_bounded([f"- {_change((one,))}" for one in diff.spec], _LIST))
     elif diff.spec or diff.consequences:
         yield "### Changes"
         yield from _by_class(diff)
@@ -104,35 +109,23 @@ def _summary(diff: Diff) -> Iterator[str]:
         yield f"Resources: {words.compared_resources(diff)}."
 
 
-def _said(diff: Diff) -> str:
-    """Return the sentence before the cost; none if the effects follow it."""
-    if diff.effect or diff.effects:
-        return f"{diff.effect} " if diff.effect else ""
-    return (
-        "Rendered files differ; the spec does not. "
-        if diff.differs
-        else "Both revisions describe the same cluster. "
-    )
-
-
 def _effects(diff: Diff) -> Iterator[str]:
-    if diff.effects is not None and diff.effects.refused:
-        yield f"**{prose(cut(_sentence(diff.effects.refused), 1_500))}**"
-    if diff.effects is not None:
-        yield "\n".join(
-            f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines()
-        )
-    if diff.effects is not None and diff.effects.steps:
-        steps = enumerate(diff.effects.steps[:_MOST], start=1)
+    if diff.effects is None:
+        return
+    if diff.effects.refused:
+        yield f"{prose(cut(_sentence(diff.effects.refused), 1_500))}"
+    if diff.effects.steps:
+        steps = enumerate(diff.effects.steps[: words.MOST], start=1)
         yield "In this order:\n\n" + "\n".join(f"{place}. {code(step)}" for place, step in steps)
+    yield "\n".join(f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines())
 
 
 def _warnings(diff: Diff) -> Iterator[str]:
-    for one in diff.warnings[:_MOST]:
+    for one in diff.warnings[: words.MOST]:
         place = f" {code(cut(one.path, _LONGEST))}:" if one.path else ""
         yield f"- **{one.id}**{place} {prose(cut(one.message, 600))}"
-    if len(diff.warnings) > _MOST:
-        yield f"- and {len(diff.warnings) - _MOST} more"
+    if len(diff.warnings) > words.MOST:
+        yield f"- and {len(diff.warnings) - words.MOST} more"
 
 
 def _sentence(text: str) -> str:
@@ -162,7 +155,8 @@ def _facts(facts: PoolFacts, currency: str) -> tuple[str, ...]:
 
 
 def _by_class(diff: Diff) -> Iterator[str]:
-    items = [(one.update, _change(one)) for one in diff.spec]
+    groups = words.like(diff.spec, words.kind_of_change)
+    items = [(group[0].update, _change(group)) for group in groups]
     items += [(one.update, f"{code(one.path)}: {prose(one.message)}") for one in diff.consequences]
     items.sort(key=lambda item: -ORDER[item[0]])
     room = _LIST
@@ -174,9 +168,9 @@ def _by_class(diff: Diff) -> Iterator[str]:
         yield f"**{update}**\n\n" + "\n".join((*shown, *more))
 
 
-def _change(one: SpecChange) -> str:
-    path, what = words.change(one)
-    why = f" ({prose(one.why)})" if one.why else ""
+def _change(group: tuple[SpecChange, ...]) -> str:
+    path, what = words.changes(group)
+    why = f" ({prose(group[0].why)})" if group[0].why else ""
     return f"{code(cut(path, _LONGEST))}: {code(cut(what, 2 * _LONGEST))}{why}"
 
 
@@ -198,7 +192,12 @@ def _title(resources: tuple[ResourceChange, ...]) -> str:
 
 
 def _resources(resources: Iterable[ResourceChange]) -> Iterator[str]:
-    for one in resources:
+    for group in words.like(resources, words.kind_of_resource):
+        one, *more = group
+        if more:
+            said = words.many(len(group), one.kind, [found.name for found in group])
+            yield f"- **{one.update}**: {code(one.type)}: {code(cut(said, 2 * _LONGEST))}"
+            continue
         why = f": {prose(one.why)}" if one.why else ""
         yield f"- **{one.update}**, {one.kind}: {code(one.type)} {code(one.name)}{why}"
         for change in one.properties:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucluster.cost import ASSUMPTIONS
 from gpucluster.gitops.model import ORDER, Diff, PoolFacts, PoolRow, ResourceChange
 from gpucluster.gitops.report import words
+from gpucluster.gitops.report.opening import opening
 from gpucluster.text import printable as line
 
 _WIDTH = max(len(update) for update in ORDER) + 2
@@ -27,11 +28,11 @@ def text(diff: Diff) -> str:
 
 def _verdict(diff: Diff) -> Iterator[str]:
     yield line(f"{diff.name}: {diff.old} -> {diff.new}")
-    if diff.worst is None:
-        yield "no change" if not diff.differs else "no change of the spec; files differ"
-    else:
-        yield f"{diff.worst}: {diff.effect}" if diff.effect else str(diff.worst)
+    first = opening(diff)
+    yield line(f"{diff.worst or 'no change'}: {first}")
     yield from _effects(diff)
+    if diff.effect and diff.effect.removesuffix(".") != first:
+        yield line(f"  {diff.effect}")
     if diff.engine_note:
         yield line(diff.engine_note)
     yield line(words.cost(diff))
@@ -42,18 +43,20 @@ def _verdict(diff: Diff) -> Iterator[str]:
 
 
 def _effects(diff: Diff) -> Iterator[str]:
-    if diff.effects is not None and diff.effects.refused:
+    if diff.effects is None:
+        return
+    if diff.effects.refused:
         yield line(f"  {diff.effects.refused}")
-    if diff.effects is not None:
-        yield from (line(f"  {f'{subject}:':<{_SUBJECT}}{what}") for subject, what in diff.effects.lines())
-        yield from (line(f"  {place}. {step}") for place, step in enumerate(diff.effects.steps, start=1))
+    yield from (line(f"  {place}. {step}") for place, step in enumerate(diff.effects.steps, start=1))
+    yield from (line(f"  {f'{subject}:':<{_SUBJECT}}{what}") for subject, what in diff.effects.lines())
 
 
 def _changes(diff: Diff) -> Iterator[str]:
     if diff.spec or diff.consequences:
         yield ""
         yield "changes:"
-    found = [(one.update, ": ".join(words.change(one)), one.why) for one in diff.spec]
+    groups = words.like(diff.spec, words.kind_of_change)
+    found = [(group[0].update, ": ".join(words.changes(group)), group[0].why) for group in groups]
     found += [(one.update, f"{one.path}: {one.message}", "") for one in diff.consequences]
     for update, what, why in sorted(found, key=lambda one: -ORDER[one[0]]):
         yield line(f"  {update:<{_WIDTH}}{what}")
@@ -99,8 +102,12 @@ def _resources(diff: Diff) -> Iterator[str]:
         return
     yield ""
     yield f"resources: {words.compared_resources(diff)}"
-    for one in diff.resources:
-        yield from _resource(one)
+    for group in words.like(diff.resources, words.kind_of_resource):
+        if len(group) == 1:
+            yield from _resource(group[0])
+        else:
+            said = words.many(len(group), group[0].kind, [one.name for one in group])
+            yield line(f"  {group[0].update:<{_WIDTH}}{group[0].type}: {said}")
 
 
 def _resource(one: ResourceChange) -> Iterator[str]:

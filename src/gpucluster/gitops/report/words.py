@@ -1,7 +1,9 @@
 """Phrases that several report formats use."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from typing import TypeVar
 
 from gpucluster.cost import Amount, Estimate
 from gpucluster.gitops.model import (
@@ -16,6 +18,44 @@ from gpucluster.gitops.model import (
 from gpucluster.plan.model.values import HOURS_A_MONTH
 from gpucluster.text import format_amount
 
+T = TypeVar("T")
+MOST = 20  # like lines; more of them are one line with their count
+_ITEM = re.compile(r"\[[^\]]*\]")
+
+
+def like(found: Iterable[T], kind: Callable[[T], Hashable]) -> Iterator[tuple[T, ...]]:
+    """Yield each value alone, but more than 20 of one kind together, where the first of them stands."""
+    groups: dict[Hashable, list[T]] = {}
+    for one in found:
+        groups.setdefault(kind(one), []).append(one)
+    for group in groups.values():
+        yield from (tuple(group),) if len(group) > MOST else ((one,) for one in group)
+
+
+def kind_of_change(one: SpecChange) -> Hashable:
+    return one.update, one.kind, pattern(one.path)
+
+
+def kind_of_resource(one: ResourceChange) -> Hashable:
+    return one.update, one.kind, one.type, tuple(sorted(change.name for change in one.properties))
+
+
+def pattern(path: str) -> str:
+    """Return the path without the names of its items: `users[].keys`."""
+    return _ITEM.sub("[]", path)
+
+
+def many(count: int, kind: Kind, names: list[str]) -> str:
+    """Return `30 added: a, b, c and 27 more`."""
+    return f"{count} {kind}: {', '.join(names[:3])} and {count - 3} more"
+
+
+def changes(group: tuple[SpecChange, ...]) -> tuple[str, str]:
+    """Return path and kind of a change, or of many like ones."""
+    if len(group) == 1:
+        return change(group[0])
+    return pattern(group[0].path), many(len(group), group[0].kind, [one.path for one in group])
+
 
 def change(one: SpecChange) -> tuple[str, str]:
     """Return the path and the kind of change."""
@@ -29,7 +69,7 @@ def change(one: SpecChange) -> tuple[str, str]:
 
 def who_gets_in(diff: Diff) -> str:
     """Return the changes of people, keys, networks and rights, as one line."""
-    return "; ".join(": ".join(change(one)) for one in diff.access)
+    return "; ".join(": ".join(changes(group)) for group in like(diff.access, kind_of_change))
 
 
 def property_change(one: PropertyChange) -> str:
@@ -80,9 +120,15 @@ def cost(diff: Diff) -> str:
             f"{span(before)} for {diff.stays_beside}, until `gpucluster down {diff.stays_beside}` deletes it"
         )
         return f"a month costs {span(after)} for {diff.name}, and in addition {old}{named}"
-    if (before.least, before.most) == (after.least, after.most) and was == now:
+    if not costs_differ(diff):
         return f"a month costs {span(after)}, as before{named}"
     return f"a month costs {span(after)}; before, {span(before)}{_difference(before, after)}{named}"
+
+
+def costs_differ(diff: Diff) -> bool:
+    before, after = diff.cost_before, diff.cost_after
+    same = (before.least, before.most) == (after.least, after.most)
+    return not same or before.most.quantity_of() != after.most.quantity_of()
 
 
 def starts(diff: Diff) -> Iterator[str]:

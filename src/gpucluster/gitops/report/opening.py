@@ -1,0 +1,73 @@
+"""The first sentence of a report: the worst that an edit does, in at most 120 characters. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpucluster.gitops.effects import UNAFFECTED
+from gpucluster.gitops.model import Diff
+from gpucluster.gitops.report import words
+
+LONGEST = 120
+_LOST = r"(?:is|are) lost|lose"
+_ENDED = r"(?:is|are) (?:deleted|ended|refused)|fail|end(?= where|[;,:]|$)"
+_USUAL = dict(UNAFFECTED.lines())
+_BY_WORTH = ("data", "running jobs", "queued jobs", "sessions")
+
+
+def opening(diff: Diff) -> str:
+    """Return the sentence without a full stop."""
+    return shortened(next(_worst_first(diff)))
+
+
+def _worst_first(diff: Diff) -> Iterator[str]:
+    if diff.whole_effect:
+        yield diff.whole_effect.removesuffix(".")
+    lines = {} if diff.effects is None else dict(diff.effects.lines())
+    if diff.effects is not None and diff.effects.refused:
+        yield diff.effects.refused
+    yield from _losses(lines)
+    yield from words.starts(diff)
+    for subject, what in lines.items():
+        yield from (one for one in _clauses(subject, what) if one != f"{subject} {_USUAL[subject]}")
+    if diff.effect:
+        yield diff.effect.removesuffix(".")
+    yield from _without_jobs(diff)
+
+
+def _losses(lines: Mapping[str, str]) -> Iterator[str]:
+    for what_happens in (_LOST, _ENDED) if lines else ():
+        for subject in _BY_WORTH:
+            found = _clauses(subject, lines[subject])
+            yield from (one for one in found if re.search(rf"\b(?:{what_happens})\b", one))
+
+
+def _without_jobs(diff: Diff) -> Iterator[str]:
+    if diff.access:
+        yield f"who gets in changes: {', '.join(one.path for one in diff.access)}"
+    if words.costs_differ(diff):
+        known = diff.cost_before.most.exact and diff.cost_after.most.exact
+        yield words.cost(diff) if known else "the cost of a month changes, and a part of it has no price"
+    if diff.spec or diff.consequences or diff.resources:
+        yield "jobs, sessions and data stay as they are"
+    if diff.differs:
+        yield "rendered files differ; the spec does not"
+    yield "both revisions describe the same cluster"
+
+
+def _clauses(subject: str, what: str) -> Iterator[str]:
+    """Yield what is said of all of a subject, then what is said of its parts."""
+    first, *parts = what.split("; ")
+    yield f"{subject} {first}"
+    for part in parts:
+        joined = part.startswith(("also ", "they "))
+        yield f"{subject} {first}; {part}" if joined else f"{subject}: {part}"
+
+
+def shortened(text: str) -> str:
+    """Return whole clauses of the text if they say enough, else its first words."""
+    if len(text) <= LONGEST:
+        return text
+    ends = [found.start() for found in re.finditer(r"; |: |\. ", text) if found.start() <= LONGEST]
+    if ends and ends[-1] > LONGEST // 3:
+        return text[: ends[-1]]
+    return f"{text[: LONGEST - 1].rpartition(' ')[0]}…"
