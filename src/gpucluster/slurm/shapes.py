@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gpucluster.catalog import Machine, nvswitch
 from gpucluster.plan import defaults
-from gpucluster.plan.model import NodeShape
+from gpucluster.plan.model.shapes import NodeShape
 from gpucluster.slurm import sizes
 
 

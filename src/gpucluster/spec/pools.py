@@ -1,8 +1,8 @@
 """The orchestrator, the sources and the hardware of each pool."""
 
 from gpucluster.catalog import Catalog, Machine
-from gpucluster.plan.model import NodeShape
 from gpucluster.plan.model.capacity import Source
+from gpucluster.plan.model.shapes import NodeShape
 from gpucluster.slurm import shapes
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool

@@ -453,8 +453,8 @@ SITE = ExternalDatabase(host="db.example.org", port=3306, secret="arn:a", ca="/e
 ELSEWHERE = replace(LOCAL, database=SITE)
 OTHER = replace(LOCAL, database=replace(SITE, host="db.example.net"))
 OTHER_NAME = (
-    "slurmctld's state is that of the cluster 'lab', not 'labor': CLUSTER NAME MISMATCH; `gpucluster diff` has the commands that "
-    "copy slurmctld's state and remove /var/spool/slurmctld/clustername"
+    "slurmctld's state is that of the cluster 'lab', not 'labor': CLUSTER NAME MISMATCH; `gpucluster diff OLD NEW` on your own machine "
+    "has the commands that copy slurmctld's state and remove /var/spool/slurmctld/clustername"
 )
 
 

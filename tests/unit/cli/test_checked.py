@@ -23,7 +23,7 @@ from gpucluster.cli.checked import check_plain
 code = check_plain(["check", "stacks/burst.yaml"])
 slow = {"importlib.metadata", "gpucluster.catalog.slurm_values", "gpucluster.slurm.hostlist", "typer", "rich"}
 plan = {name for name in sys.modules if name.startswith("gpucluster.plan.model.")}
-plan -= {"gpucluster.plan.model.values", "gpucluster.plan.model.capacity"}
+plan -= {"gpucluster.plan.model." + name for name in ("values", "capacity", "shapes")}
 print(code, sorted((slow & set(sys.modules)) | plan))
 """
 

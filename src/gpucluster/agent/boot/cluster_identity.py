@@ -13,7 +13,7 @@ from gpucluster.plan.model import SlurmPlan
 from gpucluster.plan.slurm_identity import CLUSTER_NAME, ID_MISMATCH, NAME_MISMATCH
 from gpucluster.text import printable
 
-_REMEDY = f"`gpucluster diff` has the commands that copy slurmctld's state and remove {CLUSTER_NAME}"
+_REMEDY = f"`gpucluster diff OLD NEW` on your own machine has the commands that copy slurmctld's state and remove {CLUSTER_NAME}"
 
 
 def check(machine: Machine, state: BootState) -> BootState:

@@ -52,18 +52,14 @@ from gpucluster.plan.model.pools import (
     JobHeartbeat,
     JobSizes,
     LaunchTemplate,
-    Mig,
-    MigSlice,
-    Mps,
-    NodeShape,
     Partition,
     Pool,
-    Shards,
     SlotRange,
     Source,
     Termination,
     Variable,
 )
+from gpucluster.plan.model.shapes import Mig, MigSlice, Mps, NodeShape, Shards
 from gpucluster.plan.model.storage import (
     AwsFileSystem,
     Efs,

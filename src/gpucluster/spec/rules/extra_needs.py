@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
-from gpucluster.plan.model import NodeShape
+from gpucluster.plan.model.shapes import NodeShape
 from gpucluster.slurm import sizes
 from gpucluster.slurm.sizes import MOST, amount
 from gpucluster.spec.model import ClusterSpec, Pool

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
-from gpucluster.plan.model import NodeShape
+from gpucluster.plan.model.shapes import NodeShape
 from gpucluster.plan.model.values import Containers
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
