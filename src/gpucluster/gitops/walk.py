@@ -92,8 +92,10 @@ def _leaf(old: object, new: object, at: _Place) -> Found:
 
 
 def _changed_or_reordered(old: object, new: object) -> Kind:
-    lists = isinstance(old, tuple) and isinstance(new, tuple)
-    return Kind.REORDERED if lists and Counter(old) == Counter(new) else Kind.CHANGED
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        was, now = cast("tuple[object, ...]", old), cast("tuple[object, ...]", new)
+        return Kind.REORDERED if Counter(was) == Counter(now) else Kind.CHANGED
+    return Kind.CHANGED
 
 
 def _mappings(old: Mapping[str, object], new: Mapping[str, object], at: _Place) -> Iterator[Found]:
