@@ -14,7 +14,7 @@ from gpucluster.cli.gitlab_notes import gitlab_notes
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, reporting
 from gpucluster.cli.review import NAMED, REVIEW
 from gpucluster.errors import GpuclusterError
-from gpucluster.gitops.report.markdown import marker, withdrawn
+from gpucluster.gitops.report.comments import marker, withdrawn
 
 _MARKER = re.compile(r"<!-- gpucluster:[a-z]+:[a-z0-9-]+ -->")
 _OF_REVIEW = re.compile(re.escape(marker("NAME")).replace("NAME", "([a-z0-9-]+)"))

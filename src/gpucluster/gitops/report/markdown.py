@@ -21,6 +21,7 @@ from gpucluster.gitops.model import (
     worst,
 )
 from gpucluster.gitops.report import words
+from gpucluster.gitops.report.comments import marker
 from gpucluster.gitops.report.opening import opening
 from gpucluster.markdown import LIMIT, code, details, fence, table
 from gpucluster.markdown import text as prose
@@ -32,11 +33,6 @@ _LONGEST = 120  # characters of one value
 _ROOM = 400  # reserved for the line that names omitted parts
 _DIGEST = 16  # hexadecimal digits of a digest that a person compares; `--output json` has all
 _COLUMNS = ("pool", "nodes", "machines", "GPUs a node", "a month, least", "a month, most")
-
-
-def marker(name: str) -> str:
-    """Return the hidden line that identifies the comment of one cluster."""
-    return f"<!-- gpucluster:diff:{name} -->"
 
 
 def markdown(diff: Diff, *, version: str, command: str) -> str:
@@ -56,14 +52,6 @@ def not_compared(
     title = f"## {name}: not compared"
     parts = (marker(name), title, prose(reason), fence("\n".join(shown), "text"), *more, _origins(*read))
     return "\n\n".join(parts)
-
-
-def withdrawn(name: str) -> str:
-    """Return what replaces the comment of a stack that a change no longer touches."""
-    said = (
-        f"This change no longer touches the stack {code(name)}. What stood here is about an earlier commit."
-    )
-    return "\n\n".join((marker(name), f"## {name}: no change", said))
 
 
 def _origins(old: tuple[Origin, ...], new: tuple[Origin, ...]) -> str:
