@@ -1,7 +1,8 @@
 """A job that asks for no size fits: slurmctld allocates it on every pool of every partition, also with `extra`.
 
 Each stack, generated specs and each imported site, on the files as they are rendered. The database is left out, because limits
-of a user are no sizes. A host has its slurmd; a node of a cloud is allocated before it boots.
+of a user are no sizes. A host has its slurmd; a node of a cloud is allocated before it boots. The user is in the groups of
+AllowGroups; a partition that is DOWN has no jobs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,11 +38,13 @@ class Job:
     options: tuple[str, ...]
 
 
-def jobs(partition: Partition, shape: NodeShape) -> Iterator[Job]:
+def jobs(partition: Partition, shape: NodeShape, memory_of_gpu_mib: int) -> Iterator[Job]:
     """Return the jobs that every node of the partition must take.
 
-    Where a partition limits the CPUs of a node, no job has the whole node (S16).
+    Where a partition limits the CPUs of a node, no job has the whole node (S16). A site's DefMemPerGPU may fit on one pool of a
+    partition only; a job for all GPUs of another asks for its memory.
     """
+    all_memory = ("--mem=0",) if memory_of_gpu_mib * gres.units(shape) > shape.job_memory_mib else ()
     one, every = _gpus(shape, all_of_it=False), _gpus(shape, all_of_it=True)
     needed = one if partition.requires_gpus else ()
     yield Job("a default job", needed)
@@ -49,9 +52,9 @@ def jobs(partition: Partition, shape: NodeShape) -> Iterator[Job]:
     cpus = shape.job_cpus if most is None else min(shape.job_cpus, most - shape.system_cpus)
     yield Job("the default memory on all CPUs", (*needed, "--ntasks=1", f"--cpus-per-task={cpus}"))
     if partition.max_cpus_per_node is None:
-        yield Job("a whole node", (*needed, "--exclusive"))
+        yield Job("a whole node", (*needed, "--exclusive", *all_memory))
     if every:
-        yield Job("all GPUs", every)
+        yield Job("all GPUs", (*every, *all_memory))
     if isinstance(shape.sharing, Mig):
         for part in shape.sharing.slices:
             yield Job(f"a slice {part.profile}", (f"--gres=gpu:{part.profile}:1",))
@@ -103,11 +106,22 @@ def allocates(version: str, plan: SlurmPlan) -> None:
     )
     refused, taken = list[str](), 0
     with RealSlurm(version, bare, nodes=bare.aws is None) as slurm:
+        lines = partition_lines(slurm)
+        for group in sorted(
+            {one for line in lines.values() for one in line.get("AllowGroups", "").split(",") if one}
+        ):
+            slurm.must("groupadd", "--force", group)
+            slurm.must("usermod", "--append", "--groups", group, USER)
         slurm.start_controller()
         for pool in bare.pools:
+            open_to = [
+                p for p in bare.partitions if pool.name in p.pools and lines[p.name].get("State") != "DOWN"
+            ]
             nodes = ready(slurm, pool)
             wanted = [
-                (p.name, job) for p in bare.partitions if pool.name in p.pools for job in jobs(p, pool.shape)
+                (p.name, job)
+                for p in open_to
+                for job in jobs(p, pool.shape, int(lines[p.name].get("DefMemPerGPU", "0")))
             ]
             for some in batched(wanted, len(nodes)):
                 found = allocated(slurm, [(node, *one) for node, one in zip(nodes, some, strict=False)])
@@ -115,6 +129,14 @@ def allocates(version: str, plan: SlurmPlan) -> None:
                 refused += found
     assert not refused, "\n".join(refused)
     assert taken
+
+
+def partition_lines(slurm: RealSlurm) -> dict[str, dict[str, str]]:
+    """Return the keys of each partition in slurm.conf, with those of the whole cluster."""
+    words = [line.split() for line in slurm.path("/etc/slurm/slurm.conf").read_text().splitlines() if line]
+    cluster = dict(line[0].split("=", 1) for line in words if len(line) == 1 and "=" in line[0])
+    keys = (dict(one.split("=", 1) for one in line if "=" in one) for line in words)
+    return {line["PartitionName"]: {**cluster, **line} for line in keys if "PartitionName" in line}
 
 
 def batched(wanted: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -63,6 +63,25 @@ def test_extra_of_pools_and_partitions_is_checked(old: str, new: str, expected: 
     assert f"error[{expected}]" in found
 
 
+@pytest.mark.parametrize(
+    ("slices", "gpus"), [("", 8), (", sharing: {mig: {1g.10gb: 4, 3g.40gb: 1}}", 40)], ids=["GPUs", "slices"]
+)
+def test_memory_of_a_gpu_is_at_most_the_share_of_a_node(slices: str, gpus: int) -> None:
+    """With more, slurmctld refuses each job for all GPUs that asks for no memory (run on 24.11.5 and 26.05.5)."""
+    most = a_lab_plan().pools[0].shape.job_memory_mib // gpus
+    model = ("model: h100, count: 8}", "model: h100, count: 8, memory: 80GiB}")
+    pool = (POOL, f'"192.0.2.[11-14]"{slices}}}')
+
+    def found(value: int) -> list[str]:
+        own = (PARTITION, f"default: true, extra: {{DefMemPerGPU: {value}}}, remove: [DefMemPerCPU]}}")
+        return [one for one in said(a_lab_text(model, pool, own)) if "DefMemPerGPU" in one]
+
+    assert found(most) == []
+    (refused,) = found(most + 1)
+    assert "error[extra-needs]" in refused
+    assert f"a value of at most {most}: on no node" in refused
+
+
 def test_memory_of_the_system_is_below_the_memory_of_the_node() -> None:
     memory = a_lab_plan().pools[0].shape.real_memory_mib
     of_system = '"192.0.2.[11-14]", extra: {MemSpecLimit: %s}}'

@@ -241,6 +241,25 @@ def _fits(key: str) -> _Rule:
     return rule
 
 
+def _fits_all_gpus(given: _Given) -> str:
+    """A default memory with which a job for all GPUs fits on a node of one of the pools. A site may have it for one of its kinds."""
+    most = {
+        pool.name: shape.job_memory_mib // gpus
+        for pool, shape in given.lines.nodes()
+        if (gpus := _gpus(pool, shape))
+    }
+    if not most or given.number("defmempergpu", 0) <= max(most.values()):
+        return ""
+    name = max(most, key=lambda one: most[one])
+    return f"a value of at most {most[name]}: on no node a job for all GPUs without --mem could run, also not in the pool {name}"
+
+
+def _gpus(pool: Pool, shape: NodeShape) -> int:
+    """The GPUs of a node as jobs ask for them: MIG slices are GPUs."""
+    slices = pool.sharing.mig if pool.sharing is not None else None
+    return shape.gpu_count * sum(slices.values()) if slices else shape.gpu_count
+
+
 _WEIGHTS = {
     "priorityweightage": int(defaults.WEIGHT_AGE.value),
     "priorityweightassoc": 0,
@@ -279,4 +298,6 @@ _RULES: tuple[tuple[str, str, _Rule], ...] = (
     ("partition", "defmempercpu", _fits("defmempercpu")),
     ("slurm.conf", "defmempernode", _fits("defmempernode")),
     ("slurm.conf", "defmempercpu", _fits("defmempercpu")),
+    ("partition", "defmempergpu", _fits_all_gpus),
+    ("slurm.conf", "defmempergpu", _fits_all_gpus),
 )
