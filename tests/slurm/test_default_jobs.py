@@ -44,7 +44,7 @@ def jobs(partition: Partition, shape: NodeShape, memory_of_gpu_mib: int) -> Iter
     Where a partition limits the CPUs of a node, no job has the whole node (S16). A site's DefMemPerGPU may fit on one pool of a
     partition only; a job for all GPUs of another asks for its memory.
     """
-    all_memory = ("--mem=0",) if memory_of_gpu_mib * gres.units(shape) > shape.job_memory_mib else ()
+    all_memory = (f"--mem={shape.job_memory_mib}",) if memory_of_gpu_mib * gres.units(shape) > shape.job_memory_mib else ()
     one, every = _gpus(shape, all_of_it=False), _gpus(shape, all_of_it=True)
     needed = one if partition.requires_gpus else ()
     yield Job("a default job", needed)

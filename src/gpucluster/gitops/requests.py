@@ -10,13 +10,18 @@ from gpucluster.gitops.model import Clause
 from gpucluster.plan import gres
 from gpucluster.plan.model import Mig, Partition, Pool, SlurmPlan
 from gpucluster.slurm.request_table import Fates, Outcome, Way, fates_of
+from gpucluster.slurm.states import PartitionState
 from gpucluster.text import listed
 
 NEVER = "and never start: cancel them"
 _HELD, _RELEASED = "JobHeldAdmin", "until an operator releases them (scontrol release JOB)"
 _AGAIN = "until there are as many again"
 _PARTS = {"shard": "shards", "mps": "parts of MPS"}
-_STATES = {"DOWN": "partition-down", "DRAIN": "partition-drain", "INACTIVE": "partition-inactive"}
+_STATES = {
+    PartitionState.DOWN: "partition-down",
+    PartitionState.DRAIN: "partition-drain",
+    PartitionState.INACTIVE: "partition-inactive",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +234,17 @@ def _memory(pools: Iterable[Pool]) -> int:
 
 def _state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     was, now = _state_of(name, old), _state_of(name, new)
-    if was != now and now in _STATES:
-        yield Lost(_STATES[now], "", (name,), "until it is UP")
+    if was != now and (row := _STATES.get(now)):
+        yield Lost(row, "", (name,), "until it is UP")
 
 
-def _state_of(name: str, plan: SlurmPlan) -> str:
+def _state_of(name: str, plan: SlurmPlan) -> PartitionState:
     """Return the state that `extra` gives the partition."""
     of_it = (one for one in plan.slurm.settings if (one.kind, one.of) == ("partition", name))
-    return next((one.value.upper() for one in of_it if one.key == "State" and one.value), "UP")
+    return next(
+        (PartitionState(one.value.upper()) for one in of_it if one.key == "State" and one.value),
+        PartitionState.UP,
+    )
 
 
 # --- accounts -----------------------------------------------------------------------------------------

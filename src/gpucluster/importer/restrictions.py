@@ -12,6 +12,7 @@ from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.to_spec import Made
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS
+from gpucluster.slurm.states import PartitionState
 from gpucluster.text import format_duration
 
 ACCESS = (
@@ -148,7 +149,7 @@ def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
     ]
     if lost:
         listed = " and ".join(settings[key].written for key in lost)
-        _set_extra(one, "State", "DOWN")
+        _set_extra(one, "State", PartitionState.DOWN.value)
         made.made_up = (
             *made.made_up,
             f"the partition {name} is DOWN: its {listed} {'is' if len(lost) == 1 else 'are'} not imported, and without it "

@@ -47,6 +47,15 @@ class NodeState(StrEnum):
     BLOCKED = "BLOCKED"  # since 25.05
 
 
+class PartitionState(StrEnum):
+    """The State of a partition (slurm.conf(5))."""
+
+    UP = "UP"
+    DOWN = "DOWN"
+    DRAIN = "DRAIN"
+    INACTIVE = "INACTIVE"
+
+
 class JobState(StrEnum):
     """A word in the `job_state` list of a job: one base state and any number of flags."""
 
