@@ -86,6 +86,35 @@ def test_down_of_a_person_after_a_drain_is_the_persons() -> None:
     assert "set DOWN by a person" in text(why(after, A1), after.now)
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((f"{UP} DRAIN", "DOWN CLOUD DRAIN"), id="same words change neither text nor time (S49)"),
+        pytest.param(("DOWN CLOUD DRAIN", ("DOWN CLOUD DRAIN", NOW - 100)), id="DOWN with other words"),
+        pytest.param(("DOWN CLOUD", ("DOWN CLOUD DRAIN", NOW - 100)), id="drain after the DOWN"),
+        pytest.param(("DOWN CLOUD DRAIN", "DOWN CLOUD", ("DOWN CLOUD", NOW - 200), ("DOWN CLOUD DRAIN", NOW - 100)),
+                     id="a DOWN of Slurm's, then a person's, then a drain"),
+    ],
+)  # fmt: skip
+def test_down_of_a_person_stays_after_a_drain_that_is_lifted(steps: tuple[str | tuple[str, float], ...]) -> None:
+    """The machine that a person had set DOWN was ended: its reason was taken for that of the lifted drain."""
+    moment, states, at = None, "", LOOK["reason_at"]
+    for step in steps:
+        states, at = (step, LOOK["reason_at"]) if isinstance(step, str) else step
+        _, _, moment = passed((node(A1, states, **LOOK | {"reason_at": at}),), moment)
+    for _ in range(3):
+        ended, _, moment = passed((node(A1, "DOWN CLOUD", **LOOK | {"reason_at": at}),), moment)
+        assert ended == []
+        assert "set DOWN by a person" in text(why(moment, A1), moment.now)
+    assert passed((node(A1, "DOWN CLOUD", **LOOK | {"reason_at": at}),), moment)[1] == []
+
+
+def test_down_of_a_person_is_no_drain_that_slurm_writes_over() -> None:
+    """A running node leaves it at once (S48); a later drain by Slurm is Slurm's."""
+    _, _, moment = passed((node(A1, "DOWN CLOUD", **LOOK),))
+    assert A1 in passed((node(A1, f"{UP} DRAIN", **OVER),), moment)[0]
+
+
 def test_drain_by_slurm_after_a_lifted_drain_is_slurms() -> None:
     _, _, moment = passed((node(A1, "DOWN CLOUD DRAIN", **LOOK),))
     _, _, lifted = passed((node(A1, "DOWN CLOUD", **LOOK),), moment)
