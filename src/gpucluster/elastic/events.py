@@ -560,12 +560,14 @@ class UnknownState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonDrained:
-    """A person drained nodes. No reason: these drains are over, and nothing of them is left."""
+    """A person drained nodes or set them DOWN. No reason: this is over, and nothing of it is left."""
 
     slots: tuple[str, ...]
     reason: str
     by: str  # the user
     at: float = 0.0  # the time of the reason
+    drained: bool = True  # False: DOWN without a drain
+    was_down: bool = False  # slurmctld had set the nodes DOWN before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def test_only_a_drain_is_promised_to_stay(states: str, words: str) -> None:
 def test_down_is_not_the_persons_who_drained_the_node_and_lifted_the_drain(state: str) -> None:
     """Slurm keeps the reason of a drain that is lifted while the node is DOWN (S49), so its machine was paid without a bound."""
     _, told, moment = passed((node(A1, f"{state} DRAIN", **LOOK),))
-    assert told == [drained(A1)]
+    assert told == [replace(drained(A1), was_down=True)]
     ended, told, lifted = passed((node(A1, state, **LOOK),), moment)
     assert told == [PersonDrainLifted(slots=(A1,))]
     ended, told, after = passed((node(A1, state, **LOOK),), lifted)
@@ -82,7 +82,7 @@ def test_down_of_a_person_after_a_drain_is_the_persons() -> None:
     _, _, lifted = passed((node(A1, "DOWN CLOUD", **LOOK),), moment)
     ended, told, after = passed((node(A1, "DOWN CLOUD", **LOOK | {"reason_at": NOW - 100}),), lifted)
     assert ended == []
-    assert told == [PersonDrained(slots=(A1,), reason="", by="")]
+    assert told == [replace(drained(A1), at=NOW - 100, drained=False)]
     assert "set DOWN by a person" in text(why(after, A1), after.now)
 
 
@@ -96,7 +96,9 @@ def test_down_of_a_person_after_a_drain_is_the_persons() -> None:
                      id="a DOWN of Slurm's, then a person's, then a drain"),
     ],
 )  # fmt: skip
-def test_down_of_a_person_stays_after_a_drain_that_is_lifted(steps: tuple[str | tuple[str, float], ...]) -> None:
+def test_down_of_a_person_stays_after_a_drain_that_is_lifted(
+    steps: tuple[str | tuple[str, float], ...],
+) -> None:
     """The machine that a person had set DOWN was ended: its reason was taken for that of the lifted drain."""
     moment, states, at = None, "", LOOK["reason_at"]
     for step in steps:

@@ -131,7 +131,13 @@ def _unknown(draft: Draft, at: float, event: UnknownState) -> None:
 def _person_drained(draft: Draft, at: float, event: PersonDrained) -> None:
     for slot in event.slots:
         if event.reason:
-            draft.person_drains[slot] = PersonDrain(reason=event.reason, by=event.by, at=event.at)
+            draft.person_drains[slot] = PersonDrain(
+                reason=event.reason,
+                by=event.by,
+                at=event.at,
+                drained=event.drained,
+                was_down=event.was_down,
+            )
         else:
             draft.person_drains.pop(slot, None)
 

@@ -208,11 +208,13 @@ class Spare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonDrain:
-    """A drain by a person, as it was before a daemon of Slurm wrote its reason over it."""
+    """A drain or a DOWN by a person, as it was before a daemon of Slurm wrote its reason over it."""
 
     reason: str
     by: str
     at: float = 0.0  # the time of the reason
+    drained: bool = True  # False: DOWN without a drain
+    was_down: bool = False  # slurmctld had set the node DOWN before
     lifted: bool = False  # the drain is over, and the node still shows its reason
 
 
