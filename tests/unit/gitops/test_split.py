@@ -6,6 +6,7 @@ import pytest
 from support.builders import LAB as HOSTS
 from support.builders import SPEC
 from support.expert_pairs import KUBE, LAB
+from support.identity_edits import EDITS, LAB_WITH
 from support.reviewed import a_diff
 
 from gpucluster.gitops.model import Effects
@@ -73,3 +74,27 @@ def test_hosts_that_become_aws_are_two_clusters() -> None:
     back = effects(FIRST, LAB.replace("name: lab", "name: first"))
     assert back.running == "stay on the old cluster, until it is deleted"
     assert back.steps[-1].startswith("gpucluster down first ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(HOSTS, HOSTS.replace("name: lab", "name: labor"), id="renamed hosts"),
+        pytest.param(*EDITS["renamed, with accounting"], id="renamed hosts with accounting"),
+        pytest.param(HOSTS, LAB_WITH, id="accounting of hosts"),
+        pytest.param(*EDITS["accounting added"], id="accounting"),
+        pytest.param(*EDITS["another database"], id="another database"),
+    ],
+)
+def test_another_head_comes_before_another_identity(old: str, new: str) -> None:
+    """The new head has no bundle with the old name or number, so it refused slurmctld's state, which no command had changed."""
+    kept, elsewhere = (
+        f"head: {{machine: m7i.xlarge, state: 100GiB{more}" for more in ("", ", address: 10.63.0.99")
+    )
+    old, new = (one.replace("head: {machine: m7i.xlarge", kept) for one in (old, new))
+    moved = new.replace("ctl0", "ctl9").replace(kept, elsewhere)
+    assert moved != new
+    found = effects(old, moved)
+    assert found.refused.startswith("another head cannot get another ")
+    assert "First change the head" in found.refused
+    assert "another head" not in effects(old, new).refused
