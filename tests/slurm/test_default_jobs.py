@@ -42,9 +42,10 @@ def jobs(partition: Partition, shape: NodeShape, memory_of_gpu_mib: int) -> Iter
     """Return the jobs that every node of the partition must take.
 
     Where a partition limits the CPUs of a node, no job has the whole node (S16). A site's DefMemPerGPU may fit on one pool of a
-    partition only; a job for all GPUs of another asks for its memory.
+    partition only; a job for all GPUs of another asks for less. `--mem` does not replace that default (S16).
     """
-    all_memory = (f"--mem={shape.job_memory_mib}",) if memory_of_gpu_mib * gres.units(shape) > shape.job_memory_mib else ()
+    of_gpu = shape.job_memory_mib // max(1, gres.units(shape))
+    all_memory = (f"--mem-per-gpu={of_gpu}",) if memory_of_gpu_mib > of_gpu else ()
     one, every = _gpus(shape, all_of_it=False), _gpus(shape, all_of_it=True)
     needed = one if partition.requires_gpus else ()
     yield Job("a default job", needed)

@@ -251,7 +251,7 @@ def _fits_all_gpus(given: _Given) -> str:
     if not most or given.number("defmempergpu", 0) <= max(most.values()):
         return ""
     name = max(most, key=lambda one: most[one])
-    return f"a value of at most {most[name]}: on no node a job for all GPUs without --mem could run, also not in the pool {name}"
+    return f"a value of at most {most[name]}: on no node a job for all GPUs without --mem-per-gpu could run, also not in the pool {name}"
 
 
 def _gpus(pool: Pool, shape: NodeShape) -> int:
