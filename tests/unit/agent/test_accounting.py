@@ -129,6 +129,7 @@ def test_data_of_the_root_disk_are_copied_to_a_volume_that_is_added_later(tmp_pa
     head = Head(tmp_path, LOCAL, volume=True)
     head.fake.put(f"{names.MARIADB_DATA}/mysql/db.frm", "")
     head.fake.put(f"{names.MARIADB_DATA}/{names.DATABASE}/job_table.ibd", "records")
+    (tmp_path / names.STATE_MOUNT.lstrip("/")).mkdir(parents=True)  # the mounted volume
     head.fake.active["mariadb.service"] = 1
     head.run()
     assert (

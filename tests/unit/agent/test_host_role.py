@@ -533,6 +533,49 @@ def test_renamed_cluster_killed_at_any_effect_is_renamed_by_the_next_run(tmp_pat
         pytest.fail("the run never ended")
 
 
+class Full(Host):
+    """The disk is full in the middle of the copy."""
+
+    def _outcome(
+        self, argv: tuple[str, ...], stdin: str | bytes | None, env: Mapping[str, str] | None
+    ) -> tuple[int, str]:
+        if argv[0] != "cp":
+            return super()._outcome(argv, stdin, env)
+        Path(argv[-1]).mkdir(exist_ok=True)
+        (Path(argv[-1]) / "job_state").write_text("half")
+        return 1, "No space left on device"
+
+
+def test_copy_that_fails_leaves_no_half_and_the_earlier_copy(tmp_path):
+    """slurmctld saves its state on the same disk, and the half copy filled it."""
+    head = Full(tmp_path).furnish("ctl0", names.ROLE_HEAD)
+    assert head.run()["ready"]
+    head.put(CLUSTER_NAME, "lab|7\n")
+    head.put(f"{backup_of('labor')}/job_state", "earlier")
+    head.bring(RENAMED)
+    status = head.run()
+    assert "No space left on device" in str(status["refused"])
+    assert (head.text(CLUSTER_NAME), head.active["slurmctld.service"] > 0) == ("lab|7\n", True)
+    folder = (tmp_path / CLUSTER_NAME.lstrip("/")).parent
+    assert sorted(one.name for one in folder.parent.glob(f"{folder.name}*")) == [
+        "slurmctld",
+        "slurmctld.before-labor",
+    ]
+    assert head.text(f"{backup_of('labor')}/job_state") == "earlier"
+
+
+def test_state_behind_a_link_is_copied_itself(tmp_path):
+    """The copy was another link to the state, in which the name was written."""
+    head = a_head_with_state(tmp_path, "lab|7\n")
+    folder = (tmp_path / CLUSTER_NAME.lstrip("/")).parent
+    elsewhere = folder.rename(tmp_path / "data")
+    folder.symlink_to(elsewhere)
+    head.bring(RENAMED)
+    assert head.run()["ready"]
+    assert (elsewhere / "clustername").read_text() == "labor|7\n"
+    assert head.text(f"{backup_of('labor')}/clustername") == "lab|7\n"
+
+
 @pytest.mark.parametrize("accounting", ["old", "new"])
 def test_renamed_cluster_with_accounting_is_refused_and_nothing_stops(tmp_path, accounting):
     """Its queued jobs would never start."""
