@@ -7,10 +7,12 @@ bundle that slurmctld does not take is followed by the last good one, which gets
 import logging
 import shutil
 from collections.abc import Collection
+from pathlib import Path
 
 from gpucluster.agent.boot import systemd
 from gpucluster.agent.boot.boot_state import Bundle
 from gpucluster.agent.machine import Machine
+from gpucluster.errors import GpuclusterError
 from gpucluster.plan import slurm_identity
 from gpucluster.plan.slurm_identity import CLUSTER_NAME, STATE, backup_of
 
@@ -32,10 +34,20 @@ def adopt(machine: Machine, bundle: Bundle, known: Collection[str]) -> None:
         return
     machine.run(["systemctl", "stop", f"{CONTROLLER}.service"], timeout_s=systemd.START_S)
     backup = backup_of(bundle.plan.name)
-    copy = f"{backup}.new"  # the copy has its name when it is complete
-    for stale in (copy, backup):
-        shutil.rmtree(machine.path(stale), ignore_errors=True)
-    machine.run(["cp", "--archive", str(machine.path(STATE)), str(machine.path(copy))], timeout_s=COPY_S)
-    machine.path(copy).rename(machine.path(backup))
+    _copy(machine, machine.path(backup))
     machine.write(CLUSTER_NAME, f"{bundle.plan.name}{bar}{number}", mode=0o600, owner=SLURM_USER)
     log.warning("the cluster %s is %s now; its state of before is in %s", was, bundle.plan.name, backup)
+
+
+def _copy(machine: Machine, backup: Path) -> None:
+    """Copy the state. The copy has its name when it is complete; half a one would fill the disk of slurmctld's state."""
+    copy = backup.with_name(f"{backup.name}.new")
+    shutil.rmtree(copy, ignore_errors=True)
+    try:
+        # `/.`: a folder behind a link is copied, not the link
+        machine.run(["cp", "--archive", f"{machine.path(STATE)}/.", str(copy)], timeout_s=COPY_S)
+        shutil.rmtree(backup, ignore_errors=True)
+        copy.rename(backup)
+    except (GpuclusterError, OSError):
+        shutil.rmtree(copy, ignore_errors=True)
+        raise
