@@ -37,8 +37,19 @@ User - 'ann':DefaultAccount='lab':Fairshare=1{user}
 """
 
 
-def site(folder: Path, *, cluster: str = "", node: str = "", partition: str = "") -> list[Path]:
-    (folder / "slurm.conf").write_text(CONF.format(cluster=cluster, node=node, partition=partition))
+def site(
+    folder: Path,
+    *,
+    cluster: str = "",
+    node: str = "",
+    partition: str = "",
+    cgroup: str = "ConstrainRAMSpace=yes",
+) -> list[Path]:
+    enforced = "" if "TaskPlugin=" in cluster else "\nTaskPlugin=task/cgroup"
+    (folder / "slurm.conf").write_text(
+        CONF.format(cluster=f"{cluster}{enforced}", node=node, partition=partition)
+    )
+    (folder / "cgroup.conf").write_text(cgroup)
     return [folder]
 
 
@@ -60,12 +71,22 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("partition", "QOS=q", Effect.WIDER, "QOS"),
         ("partition", "MaxNodes=x", Effect.WIDER, "MaxNodes"),
         ("partition", "MaxMemPerNode=9000x", Effect.WIDER, "MaxMemPerNode"),
+        ("partition", "DefaultTime=380-0", Effect.ENDED, "DefaultTime"),
         ("partition", "OverTimeLimit=-1", Effect.ENDED, "OverTimeLimit"),
         ("partition", "DefMemPerCPU=4000", Effect.ENDED, "DefMemPerCPU"),
         ("cluster", "AccountingStorageEnforce=associations", Effect.WIDER, "AccountingStorageEnforce"),
         ("cluster", "JobSubmitPlugins=lua", Effect.WIDER, "JobSubmitPlugins"),
         ("cluster", "PrivateData=jobs,no_such", Effect.WIDER, "PrivateData"),
         ("cluster", "SelectTypeParameters=CR_Core", Effect.ENDED, "SelectTypeParameters"),
+        ("cluster", "AccountingStorageEnforce=qos,wckeys", Effect.WIDER, "AccountingStorageEnforce"),
+        ("cluster", "MCSPlugin=mcs/group", Effect.WIDER, "MCSPlugin"),
+        ("cluster", "TaskPlugin=task/affinity", Effect.ENDED, "TaskPlugin"),
+        ("cluster", "TaskPlugin=task/none", Effect.ENDED, "TaskPlugin"),
+        ("cluster", "DownNodes=n2 State=DOWN Reason=fire", Effect.WIDER, "State"),
+        ("cgroup", "", Effect.ENDED, "ConstrainRAMSpace"),
+        ("cgroup", "ConstrainRAMSpace=no", Effect.ENDED, "ConstrainRAMSpace"),
+        ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=150.5", Effect.ENDED, "AllowedRAMSpace"),
+        ("node", "State=DRAIN", Effect.WIDER, "State"),
         ("cluster", "PrologFlags=X11", Effect.REFUSED, "PrologFlags"),
         ("cluster", "Licenses=a:0", Effect.REFUSED, "Licenses"),
         ("node", "Gres=gpu:a100:2,craynetwork:4", Effect.REFUSED, "Gres"),
@@ -85,6 +106,10 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "PrivateData=cloud"),
         ("cluster", "PrivateData=jobs,usage"),
         ("cluster", "SwitchType=switch/none"),
+        ("cluster", "MCSPlugin=mcs/none"),
+        ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=100"),
+        ("node", "State=UNKNOWN"),
+        ("node", "State=IDLE"),
         ("node", "Gres=gpu:2"),
         ("node", "Gres=gpu:a100:2"),
         ("partition", "AllowAccounts=ALL"),
@@ -94,6 +119,30 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
 )
 def test_site_that_is_kept_has_no_row_under_a_heading(part: str, line: str, tmp_path: Path) -> None:
     assert effects(site(tmp_path, **{part: line})) == []
+
+
+@pytest.mark.parametrize(
+    ("enforced", "effect"),
+    [
+        ("", Effect.REFUSED),
+        ("AccountingStorageEnforce=associations", Effect.REFUSED),
+        ("AccountingStorageEnforce=safe,qos", None),
+        ("AccountingStorageEnforce=safe,qos,nosteps", None),
+        ("AccountingStorageEnforce=all", Effect.WIDER),  # with WCKeys
+    ],
+)
+def test_accounts_that_become_enforced_refuse_jobs(
+    enforced: str, effect: Effect | None, tmp_path: Path
+) -> None:
+    """A user of such a site without an association submitted jobs, and jobs above a limit ran."""
+    (tmp_path / "assoc.dump").write_text(DUMP.format(cluster="", qos="", account="", user="", line=""))
+    found = effects(
+        [
+            *site(tmp_path, cluster=f"AccountingStorageType=accounting_storage/slurmdbd\n{enforced}"),
+            tmp_path / "assoc.dump",
+        ]
+    )
+    assert found == ([(effect, "AccountingStorageEnforce")] if effect else [])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +181,7 @@ def test_report_begins_with_the_three_headings_and_counts_the_defaults(tmp_path:
     assert code == 1
     assert lines[0] == "access is wider:"
     assert (
-        lines[1].strip().startswith(f"{tmp_path}/slurm.conf:8: QOS of partition p: q -> none; not imported")
+        lines[1].strip().startswith(f"{tmp_path}/slurm.conf:9: QOS of partition p: q -> none; not imported")
     )
     assert lines[2:4] == ["jobs can be ended: none", "jobs that ran will be refused: none"]
     (defaults,) = (line for line in lines if line.startswith("defaulted"))
