@@ -23,7 +23,7 @@ def effect_of(at: Key, old: Setting | None, new: Setting | None, why: str) -> Ef
         return None
     kind, _, key = at
     judge = _JUDGES.get((kind, key))
-    if judge is None or (old is None and judge is not _state):
+    if judge is None or (old is None and judge not in _ALSO_NEW):
         return None
     before, after = ("" if one is None else one.value.lower() for one in (old, new))
     return judge(key, before, after)
@@ -31,12 +31,25 @@ def effect_of(at: Key, old: Setting | None, new: Setting | None, why: str) -> Ef
 
 def _rule(_key: str, before: str, after: str) -> Effect | None:
     """A rule of who may do something."""
-    return Effect.WIDER if not after and before != "none" else None
+    return Effect.WIDER if not after and before not in ("none", "mcs/none") else None
 
 
 def _private(_key: str, before: str, after: str) -> Effect | None:
     """What other users do not see. `cloud` is no such word: it shows nodes that are powered down."""
     return Effect.WIDER if set(_words(before)) - {*_words(after), "cloud", "none"} else None
+
+
+def _enforced(_key: str, before: str, after: str) -> Effect | None:
+    """What of accounting a job must have."""
+    had, has = ({one for word in _words(text) for one in _IMPLIED.get(word, ())} for text in (before, after))
+    if had - has:
+        return Effect.WIDER
+    return Effect.REFUSED if has - had else None
+
+
+def _drained(_key: str, before: str, after: str) -> Effect | None:
+    """A node that the site keeps free of jobs."""
+    return Effect.WIDER if before in _KEPT_FREE and after not in _KEPT_FREE else None
 
 
 def _state(_key: str, before: str, after: str) -> Effect | None:
@@ -61,6 +74,24 @@ def _size(key: str, before: str, after: str) -> Effect | None:
 def _left(key: str, before: str, after: str) -> Effect | None:
     """What a job has before it is ended: memory that it has not asked for, time above its limit."""
     return Effect.ENDED if not after or _amount(key, after) < _amount(key, before) else None
+
+
+def _sooner(key: str, before: str, after: str) -> Effect | None:
+    return Effect.ENDED if _amount(key, after) < _amount(key, before) else None
+
+
+def _percent(_key: str, before: str, after: str) -> Effect | None:
+    """The percentage of its memory that a job may have."""
+    try:
+        return Effect.ENDED if float(before) > max(100.0, float(after or 0)) else None
+    except ValueError:
+        return Effect.ENDED
+
+
+def _confined(_key: str, before: str, after: str) -> Effect | None:
+    """Without this plugin cgroup.conf limits no job."""
+    had, has = ({word.removeprefix("task/") for word in _words(text)} for text in (before, after))
+    return Effect.ENDED if "cgroup" in has - had else None
 
 
 def _counted(_key: str, before: str, after: str) -> Effect | None:
@@ -94,7 +125,7 @@ def _gres(_key: str, before: str, after: str) -> Effect | None:
 def _amount(key: str, text: str) -> int:
     """The number of a value; a word is no limit."""
     try:
-        found = keys.minutes(text) if key == "maxtime" else int(text)
+        found = keys.minutes(text) if key in ("maxtime", "defaulttime") else int(text)
     except ValueError:
         found = None
     return 1 << 62 if found is None else found
@@ -104,18 +135,34 @@ def _words(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+_IMPLIED = {  # a word of AccountingStorageEnforce -> what it enforces
+    "associations": ("associations",),
+    "limits": ("associations", "limits"),
+    "qos": ("associations", "qos"),
+    "safe": ("associations", "limits", "safe"),
+    "wckeys": ("associations", "wckeys"),
+    "all": ("associations", "limits", "qos", "safe", "wckeys"),
+}
+_KEPT_FREE = ("down", "drain", "fail", "failing")
+_ALSO_NEW = (_state, _bound, _confined, _enforced)  # also where the site's files have no such key
 _Judge = Callable[[str, str, str], Effect | None]
 _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
-    (_rule, "slurm.conf", ("accountingstorageenforce", "jobsubmitplugins", "disablerootjobs")),
+    (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
+    (_enforced, "slurm.conf", ("accountingstorageenforce",)),
     (_private, "slurm.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
     (_state, "partition", ("state",)),
+    (_drained, "node", ("state",)),
+    (_drained, "downnodes", ("state",)),
     (_limit, "slurm.conf", ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode")),
     (_limit, "partition", ("qos", "maxtime", "maxnodes", "minnodes", "maxcpuspernode", "maxcpuspersocket", "maxmempercpu", "maxmempernode")),
     (_size, "slurm.conf", ("maxjobcount", "maxarraysize")),
     (_size, "node", ("cpus", "realmemory")),
     (_left, "slurm.conf", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
     (_left, "partition", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
+    (_sooner, "partition", ("defaulttime",)),
+    (_confined, "slurm.conf", ("taskplugin",)),
+    (_percent, "cgroup.conf", ("allowedramspace",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
     (_bound, "cgroup.conf", ("constrainramspace",)),
     (_x11, "slurm.conf", ("prologflags",)),

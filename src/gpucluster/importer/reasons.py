@@ -147,7 +147,15 @@ _CHANGED = {
     ("partition", "partitionname"): "a partition of a spec has letters, digits, '.', '_' and '-'",
     ("partition", "nodes"): "a partition of a spec has the hosts of its pools",
 }
-_DEFAULTED = {("partition", "priorityjobfactor"): "Priority of the site sets it, too"}
+_DEFAULTED = {
+    ("partition", "priorityjobfactor"): "Priority of the site sets it, too",
+    (
+        "cgroup.conf",
+        "constrainramspace",
+    ): "without it no cgroup ends a job above its memory; name the cgroup.conf of the site if it has one",
+    ("slurm.conf", "taskplugin"): "without task/cgroup no cgroup ends a job above its memory",
+    ("slurm.conf", "accountingstorageenforce"): "without it a job needs no association, and has no limit",
+}
 _SLURMS_DEFAULT = frozenset(
     (
         ("partition", "hidden", "no"),

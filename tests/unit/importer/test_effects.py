@@ -107,6 +107,7 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "PrivateData=jobs,usage"),
         ("cluster", "SwitchType=switch/none"),
         ("cluster", "MCSPlugin=mcs/none"),
+        ("cluster", "TaskPlugin=affinity,cgroup"),
         ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=100"),
         ("node", "State=UNKNOWN"),
         ("node", "State=IDLE"),
@@ -162,7 +163,7 @@ def test_line_of_the_dump_is_under_its_heading(
     (tmp_path / "assoc.dump").write_text(
         DUMP.format(**{"cluster": "", "qos": "", "account": "", "user": "", "line": "", **parts})
     )
-    found = effects([*site(tmp_path), tmp_path / "assoc.dump"])
+    found = effects([*site(tmp_path, cluster="AccountingStorageEnforce=safe,qos"), tmp_path / "assoc.dump"])
     assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [
         (effect, True, True)
     ]

@@ -10,11 +10,12 @@ from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.spec import ClusterSpec, inspect_text
 
-HEAD = "ClusterName=site\nSlurmctldHost=ctl\nSelectTypeParameters=CR_Core_Memory\n"
+HEAD = "ClusterName=site\nSlurmctldHost=ctl\nSelectTypeParameters=CR_Core_Memory\nTaskPlugin=task/cgroup\n"
 
 
 def imported(folder: Path, lines: str, **others: str) -> tuple[Imported, ClusterSpec]:
     (folder / "slurm.conf").write_text(HEAD + lines)
+    (folder / "cgroup.conf").write_text("ConstrainRAMSpace=yes\n")
     for name, text in others.items():
         (folder / f"topology.{name}").write_text(text)
     found = import_files([folder], version="26.05")
