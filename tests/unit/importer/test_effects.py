@@ -45,9 +45,13 @@ def site(
     partition: str = "",
     cgroup: str = "ConstrainRAMSpace=yes",
 ) -> list[Path]:
-    enforced = "" if "TaskPlugin=" in cluster else "\nTaskPlugin=task/cgroup"
+    others = (
+        line
+        for line in ("TaskPlugin=task/cgroup", "StateSaveLocation=/var/spool/slurmctld")
+        if line.partition("=")[0] not in cluster
+    )
     (folder / "slurm.conf").write_text(
-        CONF.format(cluster=f"{cluster}{enforced}", node=node, partition=partition)
+        CONF.format(cluster="\n".join((cluster, *others)), node=node, partition=partition)
     )
     (folder / "cgroup.conf").write_text(cgroup)
     return [folder]
@@ -80,6 +84,7 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("cluster", "SelectTypeParameters=CR_Core", Effect.ENDED, "SelectTypeParameters"),
         ("cluster", "AccountingStorageEnforce=qos,wckeys", Effect.WIDER, "AccountingStorageEnforce"),
         ("cluster", "MCSPlugin=mcs/group", Effect.WIDER, "MCSPlugin"),
+        ("cluster", "StateSaveLocation=/var/spool/slurm", Effect.ENDED, "StateSaveLocation"),
         ("cluster", "TaskPlugin=task/affinity", Effect.ENDED, "TaskPlugin"),
         ("cluster", "TaskPlugin=task/none", Effect.ENDED, "TaskPlugin"),
         ("cluster", "DownNodes=n2 State=DOWN Reason=fire", Effect.WIDER, "State"),
@@ -108,6 +113,7 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "SwitchType=switch/none"),
         ("cluster", "MCSPlugin=mcs/none"),
         ("cluster", "TaskPlugin=affinity,cgroup"),
+        ("cluster", "StateSaveLocation=/var/spool/slurmctld/"),
         ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=100"),
         ("node", "State=UNKNOWN"),
         ("node", "State=IDLE"),
@@ -120,6 +126,18 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
 )
 def test_site_that_is_kept_has_no_row_under_a_heading(part: str, line: str, tmp_path: Path) -> None:
     assert effects(site(tmp_path, **{part: line})) == []
+
+
+def test_site_that_names_no_state_folder_has_slurms_own(tmp_path: Path) -> None:
+    """tests/slurm/test_other_state_folder.py ends the running jobs of a site whose slurmctld starts with another folder."""
+    conf = "\n".join(("TaskPlugin=task/cgroup", "# StateSaveLocation"))
+    (row,) = (
+        row
+        for row in import_files(site(tmp_path, cluster=conf), version="26.05").differences
+        if row.effect is Effect.ENDED
+    )
+    assert (row.key, row.before, row.after) == ("StateSaveLocation", None, "/var/spool/slurmctld")
+    assert "running jobs are ended, and queued ones are gone" in row.why
 
 
 @pytest.mark.parametrize(
@@ -182,7 +200,7 @@ def test_report_begins_with_the_three_headings_and_counts_the_defaults(tmp_path:
     assert code == 1
     assert lines[0] == "access is wider:"
     assert (
-        lines[1].strip().startswith(f"{tmp_path}/slurm.conf:9: QOS of partition p: q -> none; not imported")
+        lines[1].strip().startswith(f"{tmp_path}/slurm.conf:10: QOS of partition p: q -> none; not imported")
     )
     assert lines[2:4] == ["jobs can be ended: none", "jobs that ran will be refused: none"]
     (defaults,) = (line for line in lines if line.startswith("defaulted"))

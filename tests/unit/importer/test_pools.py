@@ -10,7 +10,10 @@ from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.spec import ClusterSpec, inspect_text
 
-HEAD = "ClusterName=site\nSlurmctldHost=ctl\nSelectTypeParameters=CR_Core_Memory\nTaskPlugin=task/cgroup\n"
+HEAD = (
+    "ClusterName=site\nSlurmctldHost=ctl\nSelectTypeParameters=CR_Core_Memory\nTaskPlugin=task/cgroup\n"
+    "StateSaveLocation=/var/spool/slurmctld\n"
+)
 
 
 def imported(folder: Path, lines: str, **others: str) -> tuple[Imported, ClusterSpec]:
