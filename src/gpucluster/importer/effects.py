@@ -94,6 +94,11 @@ def _confined(_key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if "cgroup" in has - had else None
 
 
+def _moved(_key: str, before: str, after: str) -> Effect | None:
+    """The folder with the jobs that run and wait."""
+    return Effect.ENDED if before.rstrip("/") != after.rstrip("/") else None
+
+
 def _counted(_key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if "memory" in after and "memory" not in before else None
 
@@ -144,7 +149,7 @@ _IMPLIED = {  # a word of AccountingStorageEnforce -> what it enforces
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }
 _KEPT_FREE = ("down", "drain", "fail", "failing")
-_ALSO_NEW = (_state, _bound, _confined, _enforced)  # also where the site's files have no such key
+_ALSO_NEW = (_state, _bound, _confined, _enforced, _moved)  # also where the site's files have no such key
 _Judge = Callable[[str, str, str], Effect | None]
 _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
@@ -162,6 +167,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_left, "partition", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
     (_sooner, "partition", ("defaulttime",)),
     (_confined, "slurm.conf", ("taskplugin",)),
+    (_moved, "slurm.conf", ("statesavelocation",)),
     (_percent, "cgroup.conf", ("allowedramspace",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
     (_bound, "cgroup.conf", ("constrainramspace",)),

@@ -135,7 +135,9 @@ def _unknown(kind: str, written: str, version: str) -> str:
     return f"Slurm {version} does not know it; {which}"
 
 
+_OTHER_FOLDER = "without a copy of the site's folder, made while slurmctld is stopped, running jobs are ended, and queued ones are gone"
 _CHANGED = {
+    ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
     ("slurm.conf", "clustername"): "a spec's name has a-z, 0-9 and '-', and Slurm writes it in lower case",
     ("slurm.conf", "slurmctldhost"): "the head of a spec is a short host name, and no node",
     ("slurm.conf", "slurmctldhost address"): "the head of a spec has an IPv4 address",
@@ -148,6 +150,7 @@ _CHANGED = {
     ("partition", "nodes"): "a partition of a spec has the hosts of its pools",
 }
 _DEFAULTED = {
+    ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
     ("partition", "priorityjobfactor"): "Priority of the site sets it, too",
     (
         "cgroup.conf",
