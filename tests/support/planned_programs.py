@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -187,12 +189,38 @@ def dies(_: object) -> None:
     os._exit(7)
 
 
+def is_killed(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kills_its_parent(_: object) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    Thing("one")
+
+
+def says_its_processes(_: object) -> None:
+    print("from", os.getppid(), "in", os.getpid(), flush=True)  # noqa: T201
+    Thing("one")
+
+
+def leaves_a_process(_: object) -> None:
+    """Start a process that holds the program's output, and end without it."""
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print("left", left.pid, flush=True)  # noqa: T201
+    Thing("one")
+
+
 def nothing(_: object) -> None:
     """End at once."""
 
 
 def hangs(_: object) -> None:
     Thing("one")
+    threading.Event().wait()
+
+
+def hangs_aloud(_: object) -> None:
+    print(os.getppid(), os.getpid(), flush=True)  # noqa: T201
     threading.Event().wait()
 
 
