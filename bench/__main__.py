@@ -17,6 +17,7 @@ BENCHES = (
     "lint",
     "diff",
     "planner",
+    "review",
     "render",
 )
 ROOTS = ("burst",)  # these need root; without root they are skipped with a message

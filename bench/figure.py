@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def median_ms(
     return statistics.median(taken)
 
 
-def cpu_ms(argv: Sequence[str], times: int) -> float:
+def cpu_ms(argv: Sequence[str], times: int, cwd: Path | None = None) -> float:
     """Return the median CPU time of `times` runs of Python with `argv` and its children, after a first run that does not count.
 
     CPU time, because another program on the machine doubles the wall time and not this. Bytecode is on disk, as after an
@@ -65,7 +66,7 @@ def cpu_ms(argv: Sequence[str], times: int) -> float:
     taken: list[float] = []
     for _ in range(times + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *argv], check=True, capture_output=True, env=environ)
+        subprocess.run([sys.executable, *argv], check=True, capture_output=True, env=environ, cwd=cwd)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
     return statistics.median(taken[1:])

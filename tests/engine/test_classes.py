@@ -1,14 +1,13 @@
 """The resources of a spec change, which the tool compares by default, change neither its class nor its sentences."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.builders import SPEC, a_spec_text
 from support.edits import EDITS, Edit
 from support.expert_pairs import PAIRS, Pair
-from support.planned_diffs import a_planned_diff, declared, forked_planner
+from support.planned_diffs import a_planned_diff, declared
 from support.reviewed import a_diff, a_side
 
 from gpucluster.cli import main
@@ -23,12 +22,6 @@ CHANGES = [
     for pair in PAIRS
     if pair.expected is not None and a_side(pair.old).plan.slurm and a_side(pair.new).plan.slurm
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _planner_forks() -> Iterator[None]:
-    with forked_planner():
-        yield
 
 
 @pytest.mark.parametrize("pair", CHANGES, ids=lambda pair: pair.says.replace(" ", "-"))

@@ -224,6 +224,22 @@ def hangs_aloud(_: object) -> None:
     threading.Event().wait()
 
 
+def stops(_: object) -> None:
+    """No thread of the process runs on, so its own limit does not end it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def says_how_much_it_loads(_: object) -> None:
+    import pulumi_aws as aws
+
+    from gpucluster.engine.offline.lazy_sdk import LOADED
+
+    before = len(LOADED)
+    assert aws.athena.Workgroup
+    print(len(LOADED) - before, flush=True)  # noqa: T201
+    Thing("one")
+
+
 def never_told(_: object) -> None:
     """An output that never resolves."""
     Thing("one", {"never": asyncio.get_event_loop().create_future()})

@@ -1,20 +1,16 @@
 """Unit tests open no socket but Unix ones; `@pytest.mark.loopback` allows 127.0.0.1 to a test that is about it."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 import pytest_socket
-from support.planner_server import Answers, Server
+from support.planner_answers import Answers
 
 from gpucluster.engine.offline import planner
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "loopback: the test listens or connects on 127.0.0.1")
-    config.addinivalue_line(
-        "markers", "fresh_process: the offline planner starts its child as the product does, without a fork"
-    )
 
 
 def pytest_collection_finish() -> None:
@@ -37,27 +33,14 @@ def _no_network(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def _planner_server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="session")
 def _planner_answers() -> Answers:
     return Answers()
 
 
 @pytest.fixture(autouse=True)
-def _planner_forks(
-    request: pytest.FixtureRequest,
-    _planner_server: Server,
-    _planner_answers: Answers,
-    monkeypatch: pytest.MonkeyPatch,
+def _planner_asks_once(
+    request: pytest.FixtureRequest, _planner_answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plan in a forked child, and each order once, but where a fresh process is the subject."""
-    if request.node.get_closest_marker("fresh_process"):
-        return
-    monkeypatch.setattr(planner, "_child", _planner_server.child)
+    """Plan each order once, but where the planner is the subject."""
     if "unit/engine/offline" not in request.node.nodeid:
         monkeypatch.setattr(planner, "_answer", _planner_answers.answer)

@@ -44,7 +44,7 @@ def compared(old: "Side | None", new: "Side | None", *, required: bool) -> "Comp
     planned = _both(sides, assume=False)
     for side, one in zip(sides, planned, strict=True):
         _warn_open_lookups(side, one)
-    from gpucluster.gitops.resources import compare  # import boto3 while the programs run
+    from gpucluster.gitops.resources import compare
 
     resources, unseen = compare(*planned), tuple(_open(*planned))
     same = old is not None and new is not None and old.revision.plan == new.revision.plan

@@ -1,23 +1,16 @@
 """The sentences and commands of edits that an auditor tried, with resources, which is the tool's default, and without."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 from support import audited_edits, audited_hosts, audited_pods
 from support.audited_edits import Audited
-from support.planned_diffs import a_planned_diff, forked_planner
+from support.planned_diffs import a_planned_diff
 from support.reviewed import a_diff
 
 from gpucluster.gitops.model import Diff, Effects
 
 EDITS = (*audited_edits.EDITS, *audited_pods.EDITS, *audited_hosts.EDITS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _planner_forks() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    with forked_planner():
-        yield
 
 
 @cache

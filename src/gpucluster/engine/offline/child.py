@@ -1,11 +1,10 @@
-"""The child process of the planner: it runs one program with the SDK and the offline engine, without a socket.
+"""The process of one program: it runs with the SDK and the offline engine, without a socket.
 
 Each program needs its own process, because the SDK keeps the root stack and its settings in module variables.
 Standard output has only the answer. Output of the program goes to standard error.
 """
 
 import asyncio
-import gc
 import importlib
 import logging
 import os
@@ -22,7 +21,6 @@ from pulumi.runtime.proto import engine_pb2_grpc, resource_pb2_grpc
 from pulumi.runtime.settings import Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
-from gpucluster.engine.offline import lazy_sdk
 from gpucluster.engine.offline.located import from_thread, from_traceback
 from gpucluster.engine.offline.messages import Answer, Failure, Order
 from gpucluster.engine.offline.monitor import Engine, Monitor
@@ -30,11 +28,9 @@ from gpucluster.engine.offline.urns import StackIdentity, name_of, type_of
 from gpucluster.plan.codec import dumps, loads
 
 
-def main() -> NoReturn:
-    """Read the order, run the program, write the answer."""
-    send = _answering()
-    gc.disable()  # the process runs for a second; with 30 pools the collector took two thirds of it and freed nothing
-    lazy_sdk.install()
+def main(at_end: Callable[[], None] = lambda: None) -> NoReturn:
+    """Read the order, run the program, write the answer, call `at_end`."""
+    send = _answering(at_end)
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a failed program
     monitor = Monitor(StackIdentity(order.project, order.stack), order.answers, assume=order.assume)
@@ -44,7 +40,7 @@ def main() -> NoReturn:
     send(_answered(order, monitor))
 
 
-def _answering() -> Callable[[Answer], NoReturn]:
+def _answering(at_end: Callable[[], None]) -> Callable[[Answer], NoReturn]:
     """Reserve standard output for one answer. The first caller writes it and ends the process."""
     out, first = os.dup(1), threading.Lock()
     os.dup2(2, 1)
@@ -56,6 +52,7 @@ def _answering() -> Callable[[Answer], NoReturn]:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
+        at_end()
         os._exit(0)  # exit at once: pending coroutines would print warnings, and gRPC shuts down slowly
 
     return send

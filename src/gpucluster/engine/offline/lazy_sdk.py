@@ -12,6 +12,7 @@ import builtins
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -26,6 +27,7 @@ CLASSES: Final = ("_inputs", "outputs")  # modules that only hold classes
 _CLASS: Final = re.compile(r"^(?:@\S.*\n)*class (\w+)", re.MULTILINE)
 _EXPORTS: Final = re.compile(r"^__all__ = \[(.*?)\]", re.MULTILINE | re.DOTALL)
 _NAME: Final = re.compile(r"'(\w+)'")
+LOADED: Final[list[tuple[str, str]]] = []  # modules and the names that were read from them, in order
 
 
 def install() -> bool:
@@ -37,6 +39,13 @@ def install() -> bool:
         return False
     sys.meta_path.insert(0, _Finder())
     return True
+
+
+def load(names: Iterable[tuple[str, str]]) -> None:
+    """Read names that another process has read."""
+    for module, name in names:
+        with suppress(ImportError, AttributeError):
+            getattr(import_module(module), name)
 
 
 def asks_builtins_for_missing_names() -> bool:
@@ -110,6 +119,7 @@ class _ServiceLoader(Loader):
             exported = (name,) if where in CLASSES else defining.__all__
             for one in exported:  # some modules are named like a function in them
                 setattr(module, one, getattr(defining, one))
+            LOADED.append((module.__name__, name))
             return getattr(defining, name)
 
         vars(module)["__getattr__"] = __getattr__
@@ -176,6 +186,7 @@ class _ClassesLoader(_ModuleLoader):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             start, end = parts[name]
             exec(self._compiled(text[start:end]), vars(module))  # noqa: S102  the installed SDK's own text
+            LOADED.append((module.__name__, name))
             return vars(module)[name]
 
         vars(module).update({"__builtins__": self.names, "__getattr__": __getattr__})

@@ -1,4 +1,4 @@
-"""Messages between the planner and its child process: one JSON object in each direction."""
+"""Messages between the planner and the process of a program: one JSON object in each direction."""
 
 from dataclasses import dataclass
 

@@ -1,18 +1,13 @@
-"""Run a program without an engine, in a supervised child process with a clean environment."""
+"""Run a program without an engine, in a supervised process of its own."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import IO, Final
 
 from gpucluster.engine.offline.answers import Recording
+from gpucluster.engine.offline.host import host
 from gpucluster.engine.offline.messages import Answer, Order
 from gpucluster.engine.offline.model import Planned
 from gpucluster.errors import GpuclusterError
@@ -23,18 +18,13 @@ Report = Callable[[str], None]
 
 PROJECT: Final = "gpucluster"
 LIMIT_S: Final = 60.0
-GRACE_S: Final = 10.0  # the child enforces its own limit; this one is for a child that hangs
+GRACE_S: Final = 10.0  # the program's process enforces its own limit; this one is for a process that hangs
 TAIL: Final = 20  # output lines that an error shows
 NEEDED: Final = (
     "grpc",
     "pulumi",
     "pulumi_aws",
 )  # modules of the extra `aws`, which the light installation does not have
-_START: Final = (  # as multiprocessing does: the child uses the same import path
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    " from gpucluster.engine.offline.child import main; main()"
-)
-_KEPT: Final = ("LANG", "LC_ALL", "PATH", "SYSTEMROOT")
 
 
 class ProgramError(GpuclusterError):
@@ -87,44 +77,25 @@ def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
         del lines[:-TAIL]
         report(line)
 
-    with _child() as child, _lines(child.stderr, on_line):
-        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018
-        watch = threading.Timer(order.limit_s + GRACE_S, child.kill)
+    module = order.program.partition(":")[0]
+    with host().program(module) as program, _lines(program.stderr, on_line):
+        watch = threading.Timer(order.limit_s + GRACE_S, program.kill)
         watch.daemon = True
         watch.start()
         try:
-            with suppress(BrokenPipeError), child.stdin as sink:
+            with suppress(BrokenPipeError), program.stdin as sink:
                 sink.write(dumps(order).encode())
-            with child.stdout as source:
+            with program.stdout as source:
                 output = source.read()
+            return output, program.wait(), lines
         finally:
             watch.cancel()
-        return output, child.wait(), lines
 
 
 @contextmanager
-def _child() -> Generator[subprocess.Popen[bytes]]:
-    """Return the command and environment of a child without the user's Python settings."""
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-c", _START, json.dumps([str(Path(root).absolute()) for root in sys.path])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**{name: os.environ[name] for name in _KEPT if name in os.environ}, "GRPC_VERBOSITY": "NONE"},
-        start_new_session=True,  # Ctrl-C in a terminal must reach only this process
-    )
-    try:
-        yield child
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-@contextmanager
-def _lines(stream: IO[bytes] | None, on_line: Report) -> Generator[None]:
+def _lines(stream: IO[bytes], on_line: Report) -> Generator[None]:
     def listen() -> None:
-        with stream or nullcontext(()) as source:
+        with stream as source:
             for line in source:
                 on_line(line.decode(errors="replace").rstrip())
 

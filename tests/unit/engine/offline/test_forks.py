@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from support.builders import a_plan
 
-from gpucluster.engine.offline import ProgramError, run
-
-pytestmark = pytest.mark.fresh_process
+from gpucluster.engine.offline import ProgramError, planner, run
 
 STACKS = Path(__file__).parents[4] / "stacks"
 COUNTED_DIFF = """
@@ -108,6 +106,17 @@ def test_program_that_ends_the_common_process_fails_no_other() -> None:
 def test_what_a_program_started_ends_with_it() -> None:
     (line,) = said_by("leaves_a_process")
     wait_until_gone(int(line.removeprefix("left ")))
+
+
+def test_what_one_program_loads_of_the_sdk_the_next_one_finds() -> None:
+    assert int(said_by("says_how_much_it_loads")[0]) > 0
+    assert said_by("says_how_much_it_loads") == ["0"]
+
+
+def test_process_that_stops_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "GRACE_S", 0.5)
+    with pytest.raises(ProgramError, match="it ended its process with code -9\n"):
+        run("support.planned_programs:stops", a_plan(), limit_s=0.5)
 
 
 def test_module_that_is_missing_is_named() -> None:

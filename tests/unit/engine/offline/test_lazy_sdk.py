@@ -11,8 +11,8 @@ from gpucluster.engine.offline import lazy_sdk
 from gpucluster.engine.offline.messages import Answer, Order
 from gpucluster.plan.codec import dumps, loads
 
-FULL = "from gpucluster.engine.offline import child, lazy_sdk; lazy_sdk.install = lambda: None; child.main()"
-LAZY = "from gpucluster.engine.offline import child; child.main()"
+FULL = "from gpucluster.engine.offline import child; child.main()"
+LAZY = "from gpucluster.engine.offline import lazy_sdk; lazy_sdk.install(); " + FULL
 NAMES = """
 import sys
 from gpucluster.engine.offline import lazy_sdk
@@ -49,6 +49,16 @@ def test_lazy_and_full_import_declare_the_same(program: str) -> None:
     lazy, full = _answer(LAZY, program), _answer(FULL, program)
     assert lazy.planned is not None
     assert lazy == full
+
+
+def test_names_that_one_process_read_are_loaded_in_another() -> None:
+    """What is loaded is not loaded again."""
+    start = "import json, sys; from gpucluster.engine.offline import lazy_sdk; lazy_sdk.install();"
+    read = "import pulumi_aws as aws; aws.ec2.InstanceRootBlockDeviceArgs, aws.s3.Bucket;"
+    told = "print(json.dumps(lazy_sdk.LOADED))"
+    names = _python(f"{start} {read} {told}")
+    assert "InstanceRootBlockDeviceArgs" in names
+    assert _python(f"{start} lazy_sdk.load(json.loads(sys.argv[1])); {read} {told}", names) == names
 
 
 def test_names_of_a_service_are_the_same() -> None:

@@ -1,7 +1,4 @@
-"""Tests of whole programs through the planner, each in its own process: results and failures.
-
-Tests with the mark `fresh_process` start it as the product does. The others fork it: see `support.planner_server`.
-"""
+"""Tests of whole programs through the planner, each in its own process: results and failures."""
 
 import json
 import re
@@ -127,7 +124,6 @@ def test_outputs_of_another_stack_are_reported_as_unknown() -> None:
     assert by_name(found)["other"].external
 
 
-@pytest.mark.fresh_process
 def test_program_output_is_passed_through() -> None:
     said: list[str] = []
     planned("logs", report=said.append)
@@ -150,17 +146,9 @@ def test_program_output_is_passed_through() -> None:
         ("raises", r"planned_programs.py:\d+: ValueError: the plan is upside down$"),
         ("raises_later", r"planned_programs.py:\d+: ZeroDivisionError: division by zero$"),
         ("exits", r"planned_programs.py:\d+: it left with SystemExit\(3\)$"),
-        pytest.param(
-            "dies",
-            r"it ended its process with code 7\n  next: it must return",
-            marks=pytest.mark.fresh_process,
-        ),
+        ("dies", r"it ended its process with code 7\n  next: it must return"),
         ("nothing", r"it ended and declared nothing$"),
-        pytest.param(
-            "nowhere",
-            r"AttributeError: module 'support.planned_programs' has no attribute 'nowhere'$",
-            marks=pytest.mark.fresh_process,
-        ),
+        ("nowhere", r"AttributeError: module 'support.planned_programs' has no attribute 'nowhere'$"),
     ],
 )
 @pytest.mark.loopback
@@ -177,7 +165,6 @@ def test_traceback_is_a_note() -> None:
     assert "the last words" in failing("dies").__notes__
 
 
-@pytest.mark.fresh_process
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -189,7 +176,6 @@ def test_hanging_program_is_stopped(program: str, said: str) -> None:
     assert re.search(said, str(failing(program, limit_s=3)))
 
 
-@pytest.mark.fresh_process
 def test_result_is_deterministic_and_round_trips() -> None:
     one, other = (dumps(run("gpucluster.aws.program:declare", a_plan())) for _ in range(2))
     assert one == other
