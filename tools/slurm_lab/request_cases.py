@@ -135,6 +135,7 @@ _RESERVE = (
     "nodes=ID-1",
     "duration=60",
 )
+_DRAIN = ("scontrol", "update", "nodename=ID-1", "state=drain", "reason=changes")
 _DELETE = ("scontrol", "delete", "reservationname=ID")
 _QOS_ASKS = "qos=ID account=ID"
 _FEW_CPUS = "nodes=2 ntasks-per-node=1 cpus-per-task=1"
@@ -145,6 +146,7 @@ _CLOSED = (
 _GPU_QOS = f"gres=gpu:2 {_QOS_ASKS}"
 
 CASES = (
+    _case("nothing", "leaves", ""),
     _case("licence", "removed", "licenses=ID:2", Side(licence="ID:4"), Side()),
     _case("licence", "lowered below the request", "licenses=ID:2", Side(licence="ID:4"), Side(licence="ID:1"), name="licence-too-few"),
     _case("licence", "lowered", "licenses=ID:2", Side(licence="ID:4"), Side(licence="ID:2")),
@@ -171,6 +173,8 @@ CASES = (
     _case("nodes", "fewer than the request", _FEW_CPUS, _TWO, Side(), name="nodes-too-few", first="nodes=2"),
     _case("nodes", "fewer than the request, with all their CPUs", "nodes=2", _TWO, Side(), name="nodes-too-few-cpus"),
     _case("nodes", "named one removed", "nodelist=ID-2", _TWO, Side(), name="node-named"),
+    _case("nodes", "one drained, as the agent of a head holds a bundle", "", _TWO, first="nodes=2", commands=(_DRAIN,), name="node-drained"),
+    _case("nodes", "all drained, as the agent of a head holds a bundle", "", commands=(_DRAIN,), name="nodes-drained"),
     _case("memory", "lowered below the request", "mem=900", Side(), Side(node="CPUs=2 RealMemory=500"), name="memory-too-low"),
     _case("CPUs", "lowered below the request", "", Side(), Side(node="CPUs=1 RealMemory=1000"), name="cpus-too-few"),
     _case("partition", "removed", "", Side(), _partition("Nodes=ID-1 MaxTime=60 State=UP", name="ID-other")),
@@ -184,6 +188,10 @@ CASES = (
     _case("partition", "fewer nodes than the request", _FEW_CPUS, _TWO, _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), name="partition-too-few", first="nodes=2"),
     _case("partition", "fewer nodes than the request, with all their CPUs", "nodes=2", _TWO, _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), name="partition-too-few-cpus"),
     _case("partition", "a QOS of its own with a limit below the request", "gres=gpu:2", Side(node=_WHOLE.node, gres=_WHOLE.gres), Side(node=_WHOLE.node, gres=_WHOLE.gres, partition=f"{_PARTITION} QOS=few"), name="partition-own-qos", setup=_sacctmgr("add qos few grptres=gres/gpu=1")),
+    *(
+        _case("partition", f"a QOS of its own with {key} below the request", "gres=gpu:2", Side(node=_WHOLE.node, gres=_WHOLE.gres), Side(node=_WHOLE.node, gres=_WHOLE.gres, partition=f"{_PARTITION} QOS={name}"), name=f"partition-own-qos-{name}", setup=_sacctmgr(f"add qos {name} {key}={value}"))
+        for name, key, value in (("user", "MaxTRESPerUser", "gres/gpu=1"), ("cpus", "MaxTRESPerUser", "cpu=1"), ("minutes", "GrpTRESMins", "gres/gpu=1"))
+    ),
     _case("partition", "AllowQos without its QOS", "", Side(), _partition("Nodes=ID-1 MaxTime=60 State=UP AllowQos=other"), name="partition-qos", setup=_sacctmgr("add qos other")),
     _case("partition", "AllowAccounts without its account", "", Side(), _partition("Nodes=ID-1 MaxTime=60 State=UP AllowAccounts=elsewhere"), name="partition-accounts", setup=_sacctmgr("add account elsewhere")),
     _case("QOS", "deleted", _QOS_ASKS, setup=(*_sacctmgr("add qos ID"), *_in_account("normal,ID")), commands=_sacctmgr("delete qos ID"), name="qos-deleted"),
@@ -196,10 +204,12 @@ CASES = (
     _case("account", "renamed: closed, and another one opened", "account=ID", setup=_in_account(), commands=_sacctmgr(*_CLOSED, "add account ID-new", "add user researcher account=ID-new"), name="account-renamed"),
     _case("account", "deleted", "account=ID", setup=_in_account(), commands=_sacctmgr("delete account ID"), name="account-deleted"),
     _case("account", "moved", "account=ID", setup=_in_account(), commands=_sacctmgr("modify account where name=ID set parent=base"), name="account-moved"),
+    _case("account", "moved below one with a limit below the request", "gres=gpu:2 account=ID", _WHOLE, setup=(*_in_account(), *_sacctmgr("add account ID-above grptres=gres/gpu=1")), commands=_sacctmgr("modify account where name=ID set parent=ID-above"), name="account-moved-limit"),
     _case("account", "GrpTRES lowered below the request", "gres=gpu:2 account=ID", _WHOLE, setup=_in_account(), commands=_sacctmgr("modify account where name=ID set grptres=gres/gpu=1"), name="account-group"),
     _case("account", "GrpTRES of the user lowered below the request", "gres=gpu:2 account=ID", _WHOLE, setup=_in_account(), commands=_sacctmgr("modify user where name=researcher account=ID set grptres=gres/gpu=1"), name="account-user"),
     _case("dependency", "afterok of a job that is cancelled", "dependency=afterok:OTHER", first=None, depends="partition-removed", name="afterok-cancelled"),
     _case("dependency", "afterany of a job that is cancelled", "dependency=afterany:OTHER", first=None, depends="partition-removed", name="afterany-cancelled"),
+    _case("dependency", "afterok of a job that never starts", "dependency=afterok:OTHER", first=None, depends="gpus-removed", name="afterok-waits"),
     _case("dependency", "afterany of a job that never starts", "dependency=afterany:OTHER", first=None, depends="gpus-removed", name="afterany-waits"),
     # GresTypes without the resource: no node has it any more
     *(

@@ -9,7 +9,7 @@ from support.reviewed import a_diff
 
 from gpucluster.gitops.field_effects import ROWS, Note
 from gpucluster.gitops.model import Effects
-from gpucluster.slurm.request_table import RECORDED, Outcome, Way, fates_of
+from gpucluster.slurm.request_table import RECORDED, Fate, Outcome, Way, fates_of
 
 _GPUS = "gpus: {model: h100, count: 8}"
 _SIZED = "gpus: {model: h100, count: 8, memory: 80GiB}"
@@ -54,6 +54,43 @@ _FEWER = (
     ('leaf2: "gpu[03-04]"', 'leaf2: "gpu03"'),
 )
 _RESEARCH = "{name: research, parent"
+_H100 = '{name: h100, machine: hgx-h100, hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"}'
+_SPARE = '{name: spare, machine: hgx-h100, hosts: "gpu[05-06]", addresses: "192.0.2.[15-16]"}'
+_TWO_POOLS = (
+    ('leaf2: "gpu[03-04]"', 'leaf2: "gpu[03-06]"'),
+    ("pools:\n", "  plain: {sockets: 2, cores_per_socket: 56, threads_per_core: 2, memory: 2000GiB}\npools:\n"),
+    (_H100, f"{_H100}\n  - {_SPARE}"),
+    ("default: true}", "default: true}\n  - {name: rest, pools: [spare]}"),
+)
+
+
+def _of_two_pools(*changes: tuple[str, str], base: tuple[tuple[str, str], ...] = ()) -> tuple[str, str]:
+    old = changed(changed(LAB, *_TWO_POOLS), *base)
+    return old, changed(old, *changes)
+
+
+def _part_leaves(sharing: str) -> tuple[str, str]:
+    """Both pools share their GPUs, then only the second."""
+    both = tuple((pool, f"{pool[:-1]}, sharing: {sharing}}}") for pool in (_H100, _SPARE))
+    return _of_two_pools((both[0][1], both[0][0]), base=((_GPUS, _SIZED), *both))
+
+
+_GROUP = "that bring its jobs above 8 GPUs (QOS few)"
+_OF_USER = "that bring a user above 8 GPUs (QOS few)"
+
+
+def _own_qos(limits: str) -> tuple[str, str]:
+    """The partition gets a QOS of its own with these limits."""
+    old = changed(SITE, ("accounts:\n", f"  - {{name: few, limits: {{{limits}}}}}\naccounts:\n"))
+    return old, changed(old, ("pools: [h100], default: true", "pools: [h100], default: true, qos: few"))
+
+
+def _below_a_limit() -> tuple[str, str]:
+    """The account moves below one with a limit."""
+    old = changed(SITE, ("limits: {gpu_hours_per_month: 5000}", "limits: {gpus: 16}"))
+    return old, changed(old, ("parent: science, share: 2", "parent: product, share: 2, qos: [normal]"))
+
+
 CASES = (
     _site("licence-removed", "those that ask for the licence matlab", ("  licenses: {matlab: 3}\n", "")),
     _site("licence-too-few", "those that ask for more than 1 of the licence matlab", ("{matlab: 3}", "{matlab: 1}")),
@@ -80,6 +117,21 @@ CASES = (
     _lab("partition-drain", "those in gpu", ("default: true", "default: true, extra: {State: DRAIN}")),
     _lab("memory-too-low", " MiB of a node", ("memory: 2000GiB", "memory: 1000GiB")),
     _site("account-renamed", "those of the account research", (_RESEARCH, "{name: learning, parent")),
+    Case("gpus-removed", *_of_two_pools((_H100, _H100.replace("hgx-h100", "plain"))), "those in gpu that ask for GPUs"),
+    Case("shards-removed", *_part_leaves(_PARTS), "those in gpu that ask for gres/shard"),
+    Case("mps-removed", *_part_leaves("{mps: 100}"), "those in gpu that ask for gres/mps"),
+    _lab("partition-inactive", "those in gpu", ("default: true", "default: true, extra: {State: INACTIVE}")),
+    _lab("partition-max-nodes", "those in gpu that ask for more than 2 nodes", ("default: true", "default: true, extra: {MaxNodes: 2}")),
+    _lab("feature-removed", "those in gpu that need the feature ib", (f"{_POOL[:-1]}, features: [ib]}}", _POOL), base=((_POOL, f"{_POOL[:-1]}, features: [ib]}}"),)),
+    Case("partition-other-nodes", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that wait for nodes"),
+    Case("partition-too-few", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that need more nodes than are left"),
+    Case("partition-too-few-cpus", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that need more CPUs than are left"),
+    Case("partition-own-qos", *_own_qos("gpus: 8"), f"those in gpu {_GROUP}"),
+    Case("partition-own-qos-user", *_own_qos("gpus_per_user: 8"), f"those in gpu {_OF_USER}"),
+    Case("partition-own-qos-cpus", *_own_qos("cpus_per_user: 8"), "those in gpu that bring a user above 8 CPUs (QOS few)"),
+    Case("partition-own-qos-minutes", *_own_qos("gpu_hours_per_month: 8"), "those in gpu that bring its jobs above 8 GPU hours of the month (QOS few)"),
+    _site("account-moved", "those of the account research", ("parent: science, share: 2", "share: 2, qos: [normal]")),
+    Case("account-moved-limit", *_below_a_limit(), "those of the account research that bring the jobs of product above 16 GPUs"),
     _site("account-closed", "those of the account research", (_RESEARCH, "{name: learning, parent"), ("users: [vision, speech]", "users: [vision]")),
 )  # fmt: skip
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
@@ -106,7 +158,7 @@ def test_queue_is_told_what_slurm_did(case: Case, version: str) -> None:
 @each_case
 def test_clause_has_the_outcome_and_the_reason_of_its_row(case: Case, version: str) -> None:
     for clause in _effects(case, version).clauses:
-        for row in clause.rows if clause.subject == "queued" else ():
+        for row in clause.rows if clause.subject == "queued" and len(clause.rows) == 1 else ():
             fates = fates_of(row, version, Way.RECONFIGURE)
             words = {
                 Outcome.WAITS: f"wait with {fates.queued.reason}",
@@ -132,6 +184,28 @@ def test_request_that_can_still_be_met_is_not_named() -> None:
             back = a_diff(case.new, case.old).effects
             assert back is not None
             assert back.clauses == ()
+
+
+@each_version
+def test_jobs_that_depend_on_one_that_never_starts_are_told(version: str) -> None:
+    case = next(one for one in CASES if one.row == "gpu-model")
+    found = _effects(case, version)
+    clause = next(one for one in found.clauses if "afterok-waits" in one.rows)
+    assert clause.rows == ("afterok-waits", "afterany-waits", "afterok-cancelled", "afterany-cancelled")
+    for row in clause.rows:
+        fate = fates_of(row, version, Way.RECONFIGURE).queued
+        assert fate.reason in clause.text
+        assert (fate.outcome is Outcome.STARTS) is (row == "afterany-cancelled")
+    assert clause.text in found.queued
+
+
+@each_version
+def test_jobs_on_nodes_that_leave_their_partition_are_told(version: str) -> None:
+    found = _effects(next(one for one in CASES if one.row == "partition-other-nodes"), version)
+    clause = next(one for one in found.clauses if one.subject == "running")
+    assert clause.text == "those on nodes that leave gpu go on"
+    assert clause.text in found.running
+    assert all(fates_of(row, version, Way.RECONFIGURE).running == Fate(outcome=Outcome.GOES_ON) for row in clause.rows)
 
 
 _WITH_ROWS = [(row.note, name) for row in ROWS for name in row.note.rows]
