@@ -71,7 +71,7 @@ def test_another_name_of_hosts_is_no_second_cluster() -> None:
     ("old", "new", "subject", "said"),
     [
         (STEADY, STEADY[: STEADY.index("budget:")] + STEADY[STEADY.index("access:") :], "queued", "nodes are launched for them again, also where the budget had stopped launches"),
-        (STEADY, STEADY.replace("    spares: 1", "    boot_timeout: 5m\n    spares: 1"), "queued", "a node that boots longer than the new time fails, and they wait for another one"),
+        (STEADY, STEADY.replace("    spares: 1", "    boot_timeout: 5m\n    spares: 1"), "queued", "a node of h200 that is not up 5m after its launch fails, also one that boots now, and one whose agent is silent for 100s"),
         (RESEARCH, RESEARCH.replace(", exempt: 10m", ""), "running", "those younger than the old `exempt` may be preempted at once"),
     ],
     ids=["budget", "boot_timeout", "exempt"],
