@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpucluster.gitops import identity, requests, sentences, steps
+from gpucluster.gitops import boots, identity, requests, sentences, steps
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.field_effects import ROWS, Note, Row
 from gpucluster.gitops.model import Clause, Effects, SpecChange
@@ -54,7 +54,7 @@ def of_jobs(
     changes, (old, new) = tuple(changes), plans
     stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
     said = [] if found.queue_lost else list(notes(changes))
-    said += [] if stays is None else [identity.note(old, stays)]
+    said += [] if stays is None else [identity.note(old, stays), boots.note(old, stays)]
     asked = requests.clauses(
         old, stays, Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
     )

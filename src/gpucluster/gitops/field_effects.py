@@ -11,7 +11,6 @@ from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.gitops.rows import always
 from gpucluster.gitops.steps import CLUSTER
 from gpucluster.plan import names
-from gpucluster.plan.defaults import BOOT_TIMEOUT_S
 from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
 from gpucluster.text import parse_duration
@@ -50,13 +49,6 @@ def pyxis_arrives(change: SpecChange) -> bool:
 
 def _pyxis_leaves(change: SpecChange) -> bool:
     return change.before == Containers.PYXIS
-
-
-def _shorter_boot(change: SpecChange) -> bool:
-    before, after = (
-        parse_duration(text or "") or BOOT_TIMEOUT_S.value for text in (change.before, change.after)
-    )
-    return after < before
 
 
 def lowered(change: SpecChange) -> bool:
@@ -183,11 +175,6 @@ ROWS = (
         r"budget",
         Note(queued="nodes are launched for them again, also where the budget had stopped launches"),
         (Kind.REMOVED,),
-    ),
-    Row(
-        r"pools\[\]\.boot_timeout",
-        Note(queued="a node that boots longer than the new time fails, and they wait for another one"),
-        when=_shorter_boot,
     ),
     Row(
         r"users\[\]",

@@ -166,10 +166,6 @@ def _within_limits(
             yield slot
 
 
-# A third of the boot timeout: if the agent is silent for so long, there is time for another instance.
-REPORT_PART = 3
-
-
 def boot_failures(world: World) -> Iterator[Event]:
     """Return failed boots of needed slots: the agent gave up, or the boot timeout passed."""
     for slot, instance, incarnation in world.boots():
@@ -199,11 +195,12 @@ def _why_failed(world: World, slot: str, incarnation: Incarnation, instance: str
         return last_word(received.report)
     if world.instance_status(slot) not in (InstanceStatus.ALIVE, InstanceStatus.UNSEEN):
         return None
-    limit = world.slots[slot].pool.boot_timeout_s
+    pool = world.slots[slot].pool
+    limit = pool.boot_timeout_s
     if received is None and incarnation.registered_at is None:
-        quiet = limit / REPORT_PART
         since = max(_boot_began(incarnation), world.listening_since)
-        return f"its agent did not report within {quiet:g} s" if since + quiet <= world.now else None
+        late = since + pool.report_s <= world.now
+        return f"its agent did not report within {pool.report_s:g} s" if late else None
     if _boot_began(incarnation) + limit > world.now:
         return None
     last_report = last_word(received.report) if received is not None else "its agent stopped reporting"

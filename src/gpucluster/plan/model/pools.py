@@ -236,6 +236,11 @@ class AwsPool(_Nodes):
     on_boot: tuple[BootScript, ...] = ()  # in order, before slurmd
     placement: bool = False  # launched into a placement group of the pool's zone, if that is useful
 
+    @property
+    def report_s(self) -> float:
+        """The boot has failed if the agent is silent for so long. Then there is time for another machine."""
+        return self.boot_timeout_s / 3
+
     def by_start(self) -> tuple[tuple[SlotRange, bool], ...]:
         """The slots as ranges of always-on slots (True) and of elastic ones, in their order."""
         split = (
