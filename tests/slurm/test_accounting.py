@@ -20,6 +20,7 @@ from accounting import (
 from real_slurm import VERSIONS, RealSlurm
 from support.account_rows import SITE
 from support.builders import changed, on_hosts
+from support.reviewed import a_diff
 from support.waiting import lasting
 
 from gpucluster import catalog
@@ -169,6 +170,36 @@ def test_the_account_that_used_less_goes_first(version: str) -> None:
         slurm.wait(lambda: reason(slurm, younger).startswith("RUNNING"), "the younger job runs")
         assert reason(slurm, older).startswith("PENDING")
         assert used not in (older, younger)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fair_share_of_a_renamed_account_starts_at_zero(version: str) -> None:
+    """As `diff` says: slurmdbd keeps the use of the closed account with its name."""
+    rename = ("{name: research, parent", "{name: learning, parent")
+    said = a_diff(SITE, changed(SITE, rename)).effects
+    assert said is not None
+    assert (
+        "of the account research start (sbatch refuses new ones); the fair-share of learning starts at zero"
+        in said.queued
+    )
+    with with_accounting(version, _plan(), *PEOPLE) as slurm:
+
+        def used() -> dict[str, int]:
+            shown = slurm.must("sshare", "-nP", "-A", "research,learning", "-o", "account,user,rawusage")
+            rows = [line.split("|") for line in shown.splitlines()]
+            return {account.strip(): int(use) for account, user, use in rows if not user}
+
+        apply_accounts(slurm)
+        _start_nodes(slurm, "gpu01")
+        _submit(slurm, "vision", "--gpus=8", lasts=3)
+        slurm.wait(lambda: slurm.run("squeue", "-h").out == "", "the job has ended")
+        slurm.wait(lambda: used()["research"] > 0, "its use is counted", 150)
+        apply_accounts(slurm, _plan(rename))
+        new = _submit(slurm, "vision", "--account=learning", "--hold")
+        assert reason(slurm, new).startswith("PENDING")
+        assert used()["learning"] == 0
+        assert used()["research"] > 0
+        assert slurm.run("sbatch", "--account=research", "--wrap", "true", user="vision").code != 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -76,7 +76,7 @@ SITUATIONS: Mapping[str, Situation] = {
     "begin time": Situation(reason="BeginTime", words="its begin time is in the future", options=(*GPUS, "--begin=now+1hour")),
     "held by its user": Situation(reason="JobHeldUser", words="its user holds it", options=(*GPUS, "--hold")),
     "held by an operator": Situation(
-        reason="JobHeldAdmin", words="an operator holds it", options=(*GPUS, "--begin=now+1hour"),
+        reason="JobHeldAdmin", words="an operator holds it, or Slurm 26.05", options=(*GPUS, "--begin=now+1hour"),
         then=(("scontrol", "hold", "JOB"),)),
     "partition down": Situation(
         reason="PartitionDown", words="its partition is down", options=GPUS,

@@ -59,6 +59,7 @@ _MARIADB = (
 )
 _SILENT = frozenset({"UNKNOWN", "NOT_RESPONDING", "DOWN", "FUTURE"})
 _FAILED = "submission failed: "
+_HELD = {"outcome": "waits", "reason": "JobHeldAdmin"}
 Job = Mapping[str, Any]
 
 
@@ -177,7 +178,7 @@ class RequestLab(Lab):
         self._boot_changed()
         self._steady(self._queued)
         after = self._jobs()
-        return {
+        found = {
             case.id: {
                 "running": self._running(before, case),
                 "queued": self._fate_of_queued(after, case),
@@ -187,6 +188,20 @@ class RequestLab(Lab):
             for case in self.cases
             if not case.running_of
         }
+        released = self._released(
+            [case for case in self.cases if found.get(case.id, {}).get("queued") == _HELD]
+        )
+        return {name: {**row, **released.get(name, {})} for name, row in found.items()}
+
+    def _released(self, held: Sequence[RequestCase]) -> dict[str, dict[str, Any]]:
+        """What becomes of held jobs when an operator releases them."""
+        if not held:
+            return {}
+        jobs = {case.id: self._queued[case.id] for case in held}
+        self.must("scontrol", "release", *jobs.values())
+        self._steady(jobs)
+        after = self._jobs()
+        return {case.id: {"released": self._fate_of_queued(after, case)} for case in held}
 
     def _begin(self) -> None:
         """Each case has its running and its queued job."""

@@ -58,7 +58,10 @@ _H100 = '{name: h100, machine: hgx-h100, hosts: "gpu[01-04]", addresses: "192.0.
 _SPARE = '{name: spare, machine: hgx-h100, hosts: "gpu[05-06]", addresses: "192.0.2.[15-16]"}'
 _TWO_POOLS = (
     ('leaf2: "gpu[03-04]"', 'leaf2: "gpu[03-06]"'),
-    ("pools:\n", "  plain: {sockets: 2, cores_per_socket: 56, threads_per_core: 2, memory: 2000GiB}\npools:\n"),
+    (
+        "pools:\n",
+        "  plain: {sockets: 2, cores_per_socket: 56, threads_per_core: 2, memory: 2000GiB}\npools:\n",
+    ),
     (_H100, f"{_H100}\n  - {_SPARE}"),
     ("default: true}", "default: true}\n  - {name: rest, pools: [spare]}"),
 )
@@ -187,6 +190,22 @@ def test_request_that_can_still_be_met_is_not_named() -> None:
 
 
 @each_version
+@pytest.mark.parametrize("row", ["licence-removed", "licence-too-few"])
+def test_release_of_a_job_that_slurm_holds_is_told(row: str, version: str) -> None:
+    """It said that they wait until they are released, and not that they start then without their licence."""
+    clause = next(one for one in _effects(next(c for c in CASES if c.row == row), version).clauses)
+    released = fates_of(row, version, Way.RECONFIGURE).released
+    assert ("releases (scontrol release JOB)" in clause.text) is (released is not None)
+    if released is not None:
+        words = (
+            released.outcome.value
+            if released.outcome is not Outcome.WAITS
+            else f"waits with {released.reason}"
+        )
+        assert f"releases (scontrol release JOB) {words}" in clause.text
+
+
+@each_version
 def test_jobs_that_depend_on_one_that_never_starts_are_told(version: str) -> None:
     case = next(one for one in CASES if one.row == "gpu-model")
     found = _effects(case, version)
@@ -205,7 +224,10 @@ def test_jobs_on_nodes_that_leave_their_partition_are_told(version: str) -> None
     clause = next(one for one in found.clauses if one.subject == "running")
     assert clause.text == "those on nodes that leave gpu go on"
     assert clause.text in found.running
-    assert all(fates_of(row, version, Way.RECONFIGURE).running == Fate(outcome=Outcome.GOES_ON) for row in clause.rows)
+    assert all(
+        fates_of(row, version, Way.RECONFIGURE).running == Fate(outcome=Outcome.GOES_ON)
+        for row in clause.rows
+    )
 
 
 _WITH_ROWS = [(row.note, name) for row in ROWS for name in row.note.rows]

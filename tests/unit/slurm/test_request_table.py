@@ -35,6 +35,22 @@ def test_why_knows_each_reason_with_which_a_job_waits(version: str, way: Way) ->
 
 
 @each_version
+@pytest.mark.parametrize("way", list(Way))
+def test_why_names_what_slurm_holds_a_job_for_and_what_its_release_does(version: str, way: Way) -> None:
+    """The reason is also that of an operator's hold, and no answer of Slurm tells them apart."""
+    held = {row: fates_of(row, version, way) for row in ids(version)}
+    held = {row: found for row, found in held.items() if found.queued.reason == "JobHeldAdmin"}
+    assert {row.partition("-")[0] for row in held} == ({"licence"} if version == "26.05" else set())
+    reason = reasons.reason_of("JobHeldAdmin")
+    assert "an operator holds it, or Slurm 26.05, because a licence" in reason.words
+    for found in held.values():
+        assert found.released is not None
+        assert found.released.outcome in {Outcome.STARTS_WITHOUT, Outcome.WAITS}
+        if found.released.outcome is Outcome.STARTS_WITHOUT:
+            assert f"then {found.released.outcome}" in reason.remedy
+
+
+@each_version
 @pytest.mark.parametrize("row", ids(RECORDED[0]))
 def test_queued_and_new_jobs_fare_alike_after_a_reconfigure_and_a_restart(version: str, row: str) -> None:
     """So a sentence need not say how slurmctld gets the change."""
