@@ -64,9 +64,11 @@ def of_jobs(
     first = (*steps.before(found), *(step for one in said for step in one.before))
     lines = (*first, *(() if fails else later))
     return Effects(
-        running=sentences.running(found, clauses(one.running for one in said)),
+        running=sentences.running(
+            found, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
+        ),
         queued=sentences.queued(
-            found, clauses((*(one.text for one in asked), *(one.queued for one in said)))
+            found, clauses((*requests.texts(asked, "queued"), *(one.queued for one in said)))
         ),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),

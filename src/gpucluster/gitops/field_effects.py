@@ -96,7 +96,7 @@ ROWS = (
         r"partitions\[\]\.max_time",
         Note(
             running="they keep their own time limit",
-            queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered",
+            queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered (sbatch refuses new ones)",
             rows=("partition-max-time",),
         ),
         when=lowered,
@@ -114,7 +114,7 @@ ROWS = (
     Row(
         r"partitions\[\]\.(accounts|allow_qos)",
         Note(
-            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed",
+            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed (sbatch refuses new ones)",
             rows=("partition-accounts", "partition-qos"),
         ),
         (Kind.ADDED, Kind.CHANGED),
@@ -122,7 +122,7 @@ ROWS = (
     Row(
         r"accounts\[\]\.qos",
         Note(
-            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed",
+            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed (sbatch refuses new ones)",
             rows=("qos-of-account",),
         ),
     ),

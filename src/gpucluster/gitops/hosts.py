@@ -50,9 +50,11 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
     asked = () if events.older or events.head_moves else requests.clauses(old, new, way)
     found_effects = Effects(
-        running=host_sentences.running(events, clauses(one.running for one in said)),
+        running=host_sentences.running(
+            events, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
+        ),
         queued=host_sentences.queued(
-            events, clauses((*(one.text for one in asked), *(one.queued for one in said)))
+            events, clauses((*requests.texts(asked, "queued"), *(one.queued for one in said)))
         ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),

@@ -4,19 +4,19 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gpucluster.gitops.lost_gres import NEVER, Lost, lost_gres
 from gpucluster.gitops.model import Clause
-from gpucluster.plan import gres
-from gpucluster.plan.model import Mig, Partition, Pool, SlurmPlan
-from gpucluster.slurm.request_table import Fates, Outcome, Way, fates_of
+from gpucluster.plan.model import Account, Partition, Pool, Qos, SlurmPlan
+from gpucluster.slurm.request_table import Fate, Fates, Outcome, Way, fates_of
 from gpucluster.slurm.states import PartitionState
 from gpucluster.text import listed
 
-NEVER = "and never start: cancel them"
-_HELD, _RELEASED = "JobHeldAdmin", "until an operator releases them (scontrol release JOB)"
 _AGAIN = "until there are as many again"
-_PARTS = {"shard": "shards", "mps": "parts of MPS"}
+_OTHERS_END = "until others end, and one that is above it alone never starts"
+_ON_WAITING = ("afterok-waits", "afterany-waits")
+_ON_CANCELLED = ("afterok-cancelled", "afterany-cancelled")
 _STATES = {
     PartitionState.DOWN: "partition-down",
     PartitionState.DRAIN: "partition-drain",
@@ -24,47 +24,80 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A row of the table that holds for some jobs. `of`: their partitions; empty: all. `until` follows the reason."""
-
-    row: str
-    jobs: str  # `that ask for the licence matlab`
-    of: tuple[str, ...] = ()
-    until: str = NEVER
-    others: bool = False  # the clause before is about some of these jobs
-
-
 def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ...]:
-    """Return the clauses about queued jobs. `new` is None if Slurm leaves, with its queue."""
-    if new is None:
-        return ()
-    found = _together((*_licences(old, new), *_of_partitions(old, new), *_accounts(old, new)))
-    return tuple(
-        Clause(
-            subject="queued", text=_sentence(one, fates_of(one.row, new.slurm.version, way)), rows=(one.row,)
-        )
-        for one in found
+    """Return the clauses about jobs. `new` is None if Slurm leaves, with its queue."""
+    return () if new is None else (*_queued(old, new, way), *_running(old, new, way))
+
+
+def texts(found: Iterable[Clause], subject: str) -> tuple[str, ...]:
+    """Return those of running or of queued jobs."""
+    return tuple(one.text for one in found if one.subject == subject)
+
+
+def _queued(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
+    """A job that depends on one that never starts is named once, at the end."""
+    version, never = new.slurm.version, False
+    for one in _together((*_licences(old, new), *_of_partitions(old, new), *_accounts(old, new))):
+        fates = fates_of(one.row, version, way)
+        never = never or _never_starts(one, fates)
+        yield Clause(subject="queued", text=_sentence(one, fates), rows=(one.row,))
+    if never:
+        yield _dependents(version, way)
+
+
+def _never_starts(one: Lost, fates: Fates) -> bool:
+    return fates.queued.outcome is Outcome.WAITS and fates.released is None and one.until == NEVER
+
+
+def _dependents(version: str, way: Way) -> Clause:
+    """Jobs that depend on one that never starts, and on one that is cancelled then."""
+    waiting = {fates_of(row, version, way).queued.reason for row in _ON_WAITING}
+    ok, afterany = (fates_of(row, version, way) for row in _ON_CANCELLED)
+    text = (
+        f"those that depend on one that never starts wait with {listed(waiting)}, and when it is cancelled "
+        f"one with afterok waits with {ok.queued.reason}, and one with afterany {_fate_of_one(afterany.queued)}"
     )
+    return Clause(subject="queued", text=text, rows=(*_ON_WAITING, *_ON_CANCELLED))
+
+
+def _fate_of_one(found: Fate, until: str = "") -> str:
+    if found.outcome is not Outcome.WAITS:
+        return found.outcome.value
+    return f"waits with {found.reason}{until and f', {until}'}"
+
+
+def _running(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
+    """Jobs on nodes that leave their partition, and stay in the cluster."""
+    row = "partition-other-nodes"
+    found = fates_of(row, new.slurm.version, way).running
+    moved = [one.name for one in old.partitions if _leave(one, old, new)]
+    if moved and found is not None and found.outcome is Outcome.GOES_ON:
+        yield Clause(subject="running", text=f"those on nodes that leave {listed(moved)} go on", rows=(row,))
 
 
 def _sentence(one: Lost, fates: Fates) -> str:
     where = f" in {listed(one.of)}" if one.of else ""
     refused = " (sbatch refuses new ones)" if fates.new.outcome is Outcome.REFUSED else ""
     who = "others" if one.others else "those"
-    return f"{who}{where} {one.jobs} {_fate(fates, one.until)}{refused}".replace("  ", " ")
+    return f"{who}{where} {one.jobs} {_fate(fates, one.until)}{refused}{one.then}".replace("  ", " ")
 
 
 def _fate(fates: Fates, until: str) -> str:
     match fates.queued.outcome:
         case Outcome.WAITS:
-            return f"wait with {fates.queued.reason}, {_RELEASED if fates.queued.reason == _HELD else until}"
+            return f"wait with {fates.queued.reason}{_then(fates, until)}"
         case Outcome.STARTS_WITHOUT:
             return "start without it"
         case Outcome.ENDED:
             return "are ended by Slurm"
         case _:
             return "start"
+
+
+def _then(fates: Fates, until: str) -> str:
+    if fates.released is None:
+        return f", {until}"
+    return f"; one that an operator releases (scontrol release JOB) {_fate_of_one(fates.released, until)}"
 
 
 def _together(found: Iterable[Lost]) -> Iterator[Lost]:
@@ -93,128 +126,42 @@ def _of_partitions(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     for one in old.partitions:
         if one.name in after:
             was, now = _pools(one, old), _pools(after[one.name], new)
-            yield from _gpus(one.name, was, now, last=not _types(new.pools))
-            yield from _parts(one.name, was, now, _part_names(new.pools))
-            yield from _sizes(one.name, was, now)
-            yield from _state(one.name, old, new)
+            yield from lost_gres(one.name, was, now, new.pools)
+            yield from _features(one.name, was, now)
+            yield from _sizes(one.name, was, now, _leave(one, old, new))
+            yield from _of_settings(one.name, old, new)
+            yield from _own_qos(one, after[one.name], old, new)
 
 
 def _pools(partition: Partition, plan: SlurmPlan) -> tuple[Pool, ...]:
     return tuple(pool for pool in plan.pools if pool.name in partition.pools)
 
 
-def _gpus(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], *, last: bool) -> Iterator[Lost]:
-    """GPUs by their model, MIG slices by their profile, and GPUs by number alone. `last`: no pool has GPUs any more."""
-    before, after = _types(was), _types(now)
-    if before and not after:
-        yield Lost("last-gpus-removed" if last else "gpus-removed", "that ask for GPUs", (name,))
-        return
-    profiles, sliced = _profiles(was), bool(_profiles(now))
-    for kind, count in before.items():
-        left = after.get(kind, 0)
-        if left:
-            if left < count:
-                yield Lost("gpus-too-few", f"that ask for more than {left} gpu:{kind} of a node", (name,))
-            continue
-        row = _other(of_profile=kind in profiles, sliced=sliced)
-        yield Lost(row, f"that ask for gpu:{kind}", (name,))
-    if before and not before.keys() & after.keys():
-        if sliced and not profiles:
-            yield Lost(
-                "mig-added-any",
-                "that ask for GPUs without their model have a MIG slice for each, and",
-                (name,),
-            )
-        else:
-            yield Lost(
-                "gpu-model-any", f"that ask for GPUs without their model have {listed(after)}, and", (name,)
-            )
+def _features(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...]) -> Iterator[Lost]:
+    kept = {feature for pool in now for feature in pool.features}
+    gone = [feature for pool in was for feature in pool.features if feature not in kept]
+    if gone:
+        yield Lost("feature-removed", f"that need the feature {' or '.join(dict.fromkeys(gone))}", (name,))
 
 
-def _other(*, of_profile: bool, sliced: bool) -> str:
-    if of_profile:
-        return "mig-profile" if sliced else "mig-removed"
-    return "mig-added" if sliced else "gpu-model"
+def _leave(partition: Partition, old: SlurmPlan, new: SlurmPlan) -> frozenset[str]:
+    """Return the nodes that the partition loses, and the cluster keeps."""
+    after = next((one for one in new.partitions if one.name == partition.name), None)
+    if after is None:
+        return frozenset()
+    every = {node for pool in new.pools for node in pool.node_names}
+    return (frozenset(partition.node_names(old.pools)) & every) - frozenset(after.node_names(new.pools))
 
 
-def _types(pools: Iterable[Pool]) -> dict[str, int]:
-    """Return the most of each type on one node."""
-    found: dict[str, int] = {}
-    for pool in pools:
-        for kind, count in _counts(pool).items():
-            found[kind] = max(count, found.get(kind, 0))
-    return found
-
-
-def _counts(pool: Pool) -> Mapping[str, int]:
-    shape = pool.shape
-    if not shape.gpu_count or shape.gpu_model is None:
-        return {}
-    if isinstance(shape.sharing, Mig):
-        return {one.profile: one.count * shape.gpu_count for one in shape.sharing.slices}
-    return {shape.gpu_model: shape.gpu_count}
-
-
-def _profiles(pools: Iterable[Pool]) -> frozenset[str]:
-    return frozenset(
-        kind for pool in pools if isinstance(pool.shape.sharing, Mig) for kind in gres.gpu_types(pool.shape)
-    )
-
-
-def _parts(
-    name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], everywhere: frozenset[str]
-) -> Iterator[Lost]:
-    """Shards, and parts of MPS. slurmctld counts those of a node, and a job gets those of one GPU."""
-    before, after, of_node = _part_counts(was), _part_counts(now), _parts_of_node(now)
-    for part, count in before.items():
-        left = after.get(part, 0)
-        if not left:
-            yield Lost(_gone(part, now, after, everywhere), f"that ask for gres/{part}", (name,))
-        elif left < count:
-            what, row = _PARTS[part], f"{part.removesuffix('s') + 's'}-too-few"
-            yield Lost(row, f"that ask for more than {of_node[part]} {what} of a node", (name,))
-            yield Lost(f"{row}-of-gpu", f"that ask for more than {left} {what}", (name,), others=True)
-
-
-def _gone(part: str, now: tuple[Pool, ...], after: Mapping[str, int], everywhere: frozenset[str]) -> str:
-    """Return the row of parts that leave. GresTypes is without those that no pool has."""
-    if part == "shard":
-        if _profiles(now):
-            return "shards-to-mig"
-        return "shards-removed" if part in everywhere else "last-shards-removed"
-    if "shard" in after:
-        return "mps-to-shards"
-    return "mps-removed" if part in everywhere else "last-mps-removed"
-
-
-def _part_counts(pools: Iterable[Pool]) -> dict[str, int]:
-    """Return the most of each kind of parts on one GPU."""
-    found: dict[str, int] = {}
-    for pool in pools:
-        if (part := gres.part_of(pool.shape)) is not None:
-            found[part[0]] = max(part[1], found.get(part[0], 0))
-    return found
-
-
-def _parts_of_node(pools: Iterable[Pool]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for pool in pools:
-        if (part := gres.part_of(pool.shape)) is not None:
-            found[part[0]] = max(part[1] * pool.shape.gpu_count, found.get(part[0], 0))
-    return found
-
-
-def _part_names(pools: Iterable[Pool]) -> frozenset[str]:
-    return frozenset(_part_counts(pools))
-
-
-def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...]) -> Iterator[Lost]:
-    """Nodes and CPUs of the partition, and memory of a node."""
-    fewer = _nodes(now) < _nodes(was)
+def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], leave: frozenset[str]) -> Iterator[Lost]:
+    """Nodes and CPUs of the partition, and memory of a node. `leave`: nodes that only the partition loses."""
+    fewer, what = _nodes(now) < _nodes(was), "partition" if leave else "nodes"
+    if leave:
+        yield Lost("partition-other-nodes", "that wait for nodes that leave the partition", (name,))
     if fewer:
-        yield Lost("nodes-too-few", "that need more nodes than are left", (name,), _AGAIN)
+        yield Lost(f"{what}-too-few", "that need more nodes than are left", (name,), _AGAIN)
     if _cpus(now) < _cpus(was):
-        row = "nodes-too-few-cpus" if fewer else "cpus-too-few"
+        row = f"{what}-too-few-cpus" if fewer else "cpus-too-few"
         yield Lost(row, "that need more CPUs than are left", (name,), _AGAIN)
     if (left := _memory(now)) < _memory(was):
         yield Lost("memory-too-low", f"that ask for more than {left} MiB of a node", (name,))
@@ -232,19 +179,52 @@ def _memory(pools: Iterable[Pool]) -> int:
     return max((one.shape.job_memory_mib for one in pools), default=0)
 
 
-def _state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    was, now = _state_of(name, old), _state_of(name, new)
+def _of_settings(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
+    """What `extra` of the partition says of jobs."""
+    was, now = (
+        PartitionState(_setting(name, "State", plan).upper() or PartitionState.UP) for plan in (old, new)
+    )
     if was != now and (row := _STATES.get(now)):
         yield Lost(row, "", (name,), "until it is UP")
+    most, left = (_setting(name, "MaxNodes", plan) for plan in (old, new))
+    if left.isdecimal() and (not most.isdecimal() or int(left) < int(most)):
+        yield Lost("partition-max-nodes", f"that ask for more than {left} nodes", (name,))
 
 
-def _state_of(name: str, plan: SlurmPlan) -> PartitionState:
-    """Return the state that `extra` gives the partition."""
+def _setting(name: str, key: str, plan: SlurmPlan) -> str:
+    """Return what `extra` gives the partition; empty: nothing."""
     of_it = (one for one in plan.slurm.settings if (one.kind, one.of) == ("partition", name))
-    return next(
-        (PartitionState(one.value.upper()) for one in of_it if one.key == "State" and one.value),
-        PartitionState.UP,
-    )
+    return next((one.value for one in of_it if one.key == key and one.value), "")
+
+
+def _own_qos(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
+    """The limits of another QOS of the partition itself. `field_effects` has those of one QOS that change."""
+    if now.qos is None or was.qos == now.qos:
+        return
+    before, after = (_limits(_qos(one.qos, plan)) for one, plan in ((was, old), (now, new)))
+    for row, (limit, what) in after.items():
+        if row not in before or limit < before[row][0]:
+            until = "until the next month" if row.endswith("minutes") else _OTHERS_END
+            yield Lost(row, f"that bring {what} (QOS {now.qos})", (now.name,), until)
+
+
+def _limits(qos: Qos | None) -> dict[str, tuple[int, str]]:
+    """Return the limits of a partition's QOS by the row of each, with what is limited."""
+    if qos is None:
+        return {}
+    of, hours = qos.limits, qos.gpu_hours_per_month
+    found = {
+        "partition-own-qos": (of.gpus, f"its jobs above {of.gpus} GPUs"),
+        "partition-own-qos-user": (of.gpus_per_user, f"a user above {of.gpus_per_user} GPUs"),
+        "partition-own-qos-cpus": (of.cpus_per_user, f"a user above {of.cpus_per_user} CPUs"),
+        "partition-own-qos-minutes": (hours, f"its jobs above {hours} GPU hours of the month"),
+    }
+    return {row: (limit, what) for row, (limit, what) in found.items() if limit is not None}
+
+
+def _qos(name: str | None, plan: SlurmPlan) -> Qos | None:
+    every = () if plan.slurm.accounting is None else plan.slurm.accounting.qos
+    return next((one for one in every if one.name == name), None)
 
 
 # --- accounts -----------------------------------------------------------------------------------------
@@ -253,9 +233,36 @@ def _accounts(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     was, now = old.slurm.accounting, new.slurm.accounting
     if was is None or now is None or not now.enforced:
         return
-    kept = {one.name for one in now.accounts}
-    added = {one.users for one in now.accounts if one.name not in {other.name for other in was.accounts}}
+    before, after = ({one.name: one for one in plan.accounts} for plan in (was, now))
+    added = [one for one in now.accounts if one.name not in before]
     for one in was.accounts:
-        if one.name not in kept:
-            row = "account-renamed" if one.users in added else "account-closed"
-            yield Lost(row, f"of the account {one.name}")
+        if one.name not in after:
+            heirs = [other for other in added if set(one.users) & set(other.users)]
+            row = "account-renamed" if any(other.users == one.users for other in heirs) else "account-closed"
+            yield Lost(row, f"of the account {one.name}", then=_fair_share(heirs))
+        elif after[one.name].parent != one.parent:
+            yield from _moved(one, before, after)
+
+
+def _fair_share(heirs: Iterable[Account]) -> str:
+    """The use of an account stays with its name (tests/slurm/test_accounting.py)."""
+    found = listed(one.name for one in heirs)
+    return f"; the fair-share of {found} starts at zero" if found else ""
+
+
+def _moved(one: Account, before: Mapping[str, Account], after: Mapping[str, Account]) -> Iterator[Lost]:
+    """An account with another parent, and the lower limits of GPUs above it."""
+    yield Lost("account-moved", f"of the account {one.name}")
+    limits = [above.limits.gpus for above in _above(one, before) if above.limits.gpus is not None]
+    least = min(limits, default=None)
+    for above in _above(after[one.name], after):
+        limit = above.limits.gpus
+        if limit is not None and (least is None or limit < least):
+            jobs = f"of the account {one.name} that bring the jobs of {above.name} above {limit} GPUs"
+            yield Lost("account-moved-limit", jobs, until=_OTHERS_END)
+
+
+def _above(one: Account, every: Mapping[str, Account]) -> Iterator[Account]:
+    while (parent := every.get(one.parent)) is not None:
+        yield parent
+        one = parent

@@ -41,21 +41,26 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What becomes of a running, a queued and a new job. `running`: None if none can run before the change."""
+    """What becomes of a running, a queued and a new job. `running`: None if none can run before the change.
+
+    `released`: of a queued job that Slurm holds, when an operator releases it; None: Slurm does not hold it.
+    """
 
     running: Fate | None
     queued: Fate
     new: Fate
+    released: Fate | None = None
 
 
 def fates_of(row: str, version: str, way: Way) -> Fates:
     """Return what was recorded with the newest version that is not newer than this one, or with the oldest."""
     found: Mapping[str, Any] = _rows(_recorded_for(version))[row][way.value]
-    running = found["running"]
+    running, released = found["running"], found.get("released")
     return Fates(
         running=None if running is None else _fate(running),
         queued=_fate(found["queued"]),
         new=_fate(found["new"]),
+        released=None if released is None else _fate(released),
     )
 
 

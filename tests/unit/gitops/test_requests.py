@@ -72,6 +72,12 @@ def _of_two_pools(*changes: tuple[str, str], base: tuple[tuple[str, str], ...] =
     return old, changed(old, *changes)
 
 
+def _elsewhere() -> tuple[str, str]:
+    """The partition gets the nodes of the other pool."""
+    both = (("pools: [spare]}", "pools: [spare, h100]}"),)
+    return _of_two_pools(("pools: [h100], default", "pools: [spare], default"), base=both)
+
+
 def _part_leaves(sharing: str) -> tuple[str, str]:
     """Both pools share their GPUs, then only the second."""
     both = tuple((pool, f"{pool[:-1]}, sharing: {sharing}}}") for pool in (_H100, _SPARE))
@@ -126,9 +132,9 @@ CASES = (
     _lab("partition-inactive", "those in gpu", ("default: true", "default: true, extra: {State: INACTIVE}")),
     _lab("partition-max-nodes", "those in gpu that ask for more than 2 nodes", ("default: true", "default: true, extra: {MaxNodes: 2}")),
     _lab("feature-removed", "those in gpu that need the feature ib", (f"{_POOL[:-1]}, features: [ib]}}", _POOL), base=((_POOL, f"{_POOL[:-1]}, features: [ib]}}"),)),
-    Case("partition-other-nodes", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that wait for nodes"),
-    Case("partition-too-few", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that need more nodes than are left"),
-    Case("partition-too-few-cpus", *_of_two_pools(("pools: [h100], default", "pools: [spare], default")), "those in gpu that need more CPUs than are left"),
+    Case("partition-other-nodes", *_elsewhere(), "those in gpu that wait for nodes that leave the partition"),
+    Case("partition-too-few", *_elsewhere(), "those in gpu that need more nodes than are left"),
+    Case("partition-too-few-cpus", *_elsewhere(), "those in gpu that need more CPUs than are left"),
     Case("partition-own-qos", *_own_qos("gpus: 8"), f"those in gpu {_GROUP}"),
     Case("partition-own-qos-user", *_own_qos("gpus_per_user: 8"), f"those in gpu {_OF_USER}"),
     Case("partition-own-qos-cpus", *_own_qos("cpus_per_user: 8"), "those in gpu that bring a user above 8 CPUs (QOS few)"),
@@ -242,5 +248,7 @@ def test_note_about_jobs_is_that_of_its_rows(version: str, way: Way, note: Note,
         assert f"wait with {found.queued.reason}" in note.queued
     elif note.queued and found.queued.outcome is Outcome.WAITS:
         assert "wait" in note.queued or "keep it" in note.queued
+    if note.queued:
+        assert ("sbatch refuses" in note.queued) is (found.new.outcome is Outcome.REFUSED)
     if note.running and found.running is not None:
         assert ("requeued" in note.running) is (found.running.outcome is Outcome.REQUEUED)

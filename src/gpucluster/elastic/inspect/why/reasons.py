@@ -46,7 +46,7 @@ ROWS: tuple[Reason, ...] = (
     Reason("DependencyNeverSatisfied", Kind.DEPENDENCY, "a job that it depends on did not end as the dependency requires", "scancel JOB, or scontrol update jobid=JOB dependency="),
     Reason("Dependency", Kind.DEPENDENCY, "a job that it depends on has not ended yet", "scontrol show job JOB names it"),
     Reason("JobHeldUser", Kind.HELD, "its user holds it", "scontrol release JOB"),
-    Reason("JobHeldAdmin", Kind.HELD, "an operator holds it", "ask an operator to run: scontrol release JOB"),
+    Reason("JobHeldAdmin", Kind.HELD, "an operator holds it, or Slurm 26.05, because a licence that it asks for left or is too few", "ask an operator to run: scontrol release JOB. One whose licence left then starts without it"),
     Reason("job requeued in held state", Kind.HELD, "it was requeued and held", "scontrol release JOB"),
     Reason("launch failed requeued held", Kind.HELD, "its launch failed, so Slurm requeued and held it", "read slurmctld's log; then scontrol release JOB"),
     Reason("JobLaunchFailure", Kind.HELD, "its launch failed", "read the logs of slurmctld and of the node; then scontrol release JOB"),
