@@ -1,0 +1,117 @@
+"""Each clause of `diff` about jobs has the id of a recorded row, or a test on real daemons; and its words are what the row has."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.builders import LAB, SPEC, changed
+from support.edits import EDITS
+from support.edits_page import diff_of
+from support.reviewed import a_diff
+
+from gpucluster.gitops import field_effects, host_sentences, hosts, sentences
+from gpucluster.gitops.model import Clause
+from gpucluster.gitops.rows import Row
+from gpucluster.slurm.request_table import RECORDED, Outcome, Way, fates_of, ids
+
+_SLURM = Path(__file__).parents[2] / "slurm"
+TABLES = {
+    "running": (*sentences.RUNNING, *host_sentences.RUNNING),
+    "queued": (*sentences.QUEUED, *host_sentences.QUEUED),
+}
+EVERY = [(subject, row) for subject, rows in TABLES.items() for row in rows]
+WITH_ROWS = [(subject, row) for subject, row in EVERY if row.requests]
+# Notes about what Slurm does to jobs that no request decides, and the test on real daemons
+OF_SLURM = {
+    r"slurm\.containers": "test_containers.py",
+    r"slurm\.reservations\[\].*": "test_reservations.py",
+    r"slurm\.preemption\.exempt": "test_preemption.py",
+    r"partitions\[\]\.tier": "test_preemption.py",
+}
+# What our daemon, the cloud and the accounts of machines do
+NOT_OF_SLURM = {
+    r"pools\[\]\.job_heartbeat(\..*)?",
+    r"aws\.network\.nat",
+    r"aws\.jobs",
+    r"budget(\..*)?",
+    r"budget",
+    r"head\.standby",
+    r"users\[\]",
+    r"users\[\]\.uid",
+}
+OUTCOMES = {
+    "go on": Outcome.GOES_ON,
+    "finish": Outcome.GOES_ON,
+    "are lost": Outcome.ENDED,
+    "are ended by Slurm": Outcome.ENDED,
+    "is ended by Slurm": Outcome.ENDED,
+    "start": Outcome.STARTS,
+    "stay in the queue": Outcome.STARTS,
+    "have run": Outcome.STARTS,
+}
+
+
+def test_each_sentence_about_jobs_has_a_row() -> None:
+    """But one about all jobs of a slurmctld that has no state or leaves, and one that asks the operator to end them."""
+    without = [row.words for _, row in EVERY if not row.requests and not row.total]
+    assert without == []
+
+
+@pytest.mark.parametrize("version", RECORDED)
+@pytest.mark.parametrize(("subject", "row"), WITH_ROWS, ids=lambda one: getattr(one, "words", one)[:40])
+def test_sentence_has_the_outcomes_of_its_rows(subject: str, row: Row[object], version: str) -> None:
+    assert set(row.requests) <= set(ids(version))
+    for way in Way:
+        fates = [fates_of(one, version, way) for one in row.requests]
+        outcomes = {
+            one.queued.outcome if subject == "queued" else one.running and one.running.outcome
+            for one in fates
+        }
+        said = {outcome for words, outcome in OUTCOMES.items() if re.search(rf"\b{words}\b", row.words)}
+        assert said == outcomes or (not said and "wait until" in row.words)
+
+
+def test_each_note_about_jobs_has_a_row_or_a_test() -> None:
+    rows = (*field_effects.ROWS, *hosts.ROWS)
+    without = [one.pattern for one in rows if (one.note.running or one.note.queued) and not one.note.rows]
+    assert set(without) == {*OF_SLURM, *NOT_OF_SLURM}
+    assert [name for name in OF_SLURM.values() if not (_SLURM / name).exists()] == []
+
+
+def _first(clauses: tuple[Clause, ...], subject: str) -> str:
+    return next(one.text for one in clauses if one.subject == subject)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.id)
+def test_first_clauses_of_an_edit_have_their_rows(edit: object) -> None:
+    found = diff_of(edit).effects  # type: ignore[arg-type]
+    if found is None or "lost" in found.queued or found.running.startswith("must have ended"):
+        return
+    assert found.running.startswith(_first(found.clauses, "running"))
+    assert found.queued.startswith(_first(found.clauses, "queued"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (LAB, changed(LAB, ("default: true", "default: true, max_time: 1d"))),
+        (SPEC, changed(SPEC, ("    idle: 5m\n", "    idle: 6m\n"))),
+    ],
+    ids=["hosts", "AWS"],
+)
+def test_jobs_whose_request_stays_are_told_the_row_of_nothing(old: str, new: str) -> None:
+    found = a_diff(old, new).effects
+    assert found is not None
+    assert [one for one in found.clauses if one.rows == ("nothing-leaves",)] == [
+        Clause(subject="running", text="go on", rows=("nothing-leaves",)),
+        Clause(subject="queued", text="stay in the queue", rows=("nothing-leaves",)),
+    ]
+
+
+def test_partition_without_a_node_waits_as_the_row_of_drained_nodes() -> None:
+    found = a_diff(LAB, changed(LAB, ("count: 8}", "count: 4}"))).effects
+    assert found is not None
+    (clause,) = (one for one in found.clauses if one.rows == ("nodes-drained",))
+    assert clause.text in found.queued
+    for version in RECORDED:
+        assert fates_of("nodes-drained", version, Way.RECONFIGURE).queued.outcome is Outcome.WAITS
