@@ -74,7 +74,7 @@ def of_jobs(
         data=sentences.data(found, clauses(one.data for one in said)),
         refused=sentences.refused(found) or ("" if stays is None else identity.refused(old, stays)),
         steps=_named(name, lines),
-        clauses=(*asked, *of_rows(said)),
+        clauses=(*sentences.clauses(found), *asked, *of_rows(said)),
     )
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucluster.gitops.host_events import HostEvents
+from gpucluster.gitops.model import Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
+from gpucluster.gitops.rows import clauses as of_tables
 from gpucluster.gitops.sentences import (
+    DRAINS,
     FINISH_IN_PARTITION,
     FINISH_ON_NODES,
     MUST_END,
@@ -17,6 +20,8 @@ from gpucluster.gitops.sentences import (
     PARTITION_HOLDS,
     START_AFTER,
     START_ELSEWHERE,
+    STAYS,
+    of_drained,
     of_emptied,
 )
 from gpucluster.plan.model import SlurmOnHosts
@@ -25,13 +30,13 @@ from gpucluster.plan.mounts import exports
 from gpucluster.text import listed
 
 # OLD and NEW stand for the heads
-_RUNNING: tuple[Row[HostEvents], ...] = (
+RUNNING: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.fleet_stops or e.older, MUST_END, total=True),
-    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES),
-    Row(lambda e: e.held, FINISH_IN_PARTITION),
-    Row(always, "go on"),
+    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES, requests=DRAINS),
+    Row(lambda e: e.held, FINISH_IN_PARTITION, requests=STAYS),
+    Row(always, "go on", requests=STAYS),
 )
-_QUEUED: tuple[Row[HostEvents], ...] = (
+QUEUED: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.older, "are lost with slurmctld's state; users submit them again", total=True),
     Row(
         lambda e: e.head_moves,
@@ -41,17 +46,20 @@ _QUEUED: tuple[Row[HostEvents], ...] = (
     Row(
         lambda e: e.removals.partitions,
         PARTITION_HOLDS,
+        requests=STAYS,
     ),
     Row(
         lambda e: e.removals and e.fleet_stops,
         f"{START_AFTER}; {NODE_HOLDS}",
+        requests=STAYS,
     ),
-    Row(lambda e: e.fleet_stops, START_AFTER),
+    Row(lambda e: e.fleet_stops, START_AFTER, requests=STAYS),
     Row(
         lambda e: e.removals,
         f"{START_ELSEWHERE}; {NODE_HOLDS}",
+        requests=DRAINS,
     ),
-    Row(always, "stay in the queue"),
+    Row(always, "stay in the queue", requests=STAYS),
 )
 # Sessions have three sides: the connection, the job of an srun, and Slurm's commands.
 _SRUN: tuple[Row[HostEvents], ...] = (
@@ -64,14 +72,19 @@ _COMMANDS: tuple[Row[HostEvents], ...] = (
 )
 
 
+def clauses(events: HostEvents) -> Iterator[Clause]:
+    """Yield those that have rows in `slurm.request_table`."""
+    yield from of_tables({"running": RUNNING, "queued": QUEUED}, events)
+    if not first(QUEUED, events).total:
+        yield from of_drained(_of_partitions(events))
+
+
 def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    return _said(_RUNNING, events, (*_of_mounts(events), *_of_people(events), *notes))
+    return _said(RUNNING, events, (*_of_mounts(events), *_of_people(events), *notes))
 
 
 def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    waits = events.held and not events.fleet_stops
-    parts = of_emptied(events.emptied if waits else ())
-    return _said(_QUEUED, events, (*parts, *notes))
+    return _said(QUEUED, events, (*_of_partitions(events), *notes))
 
 
 def sessions(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
@@ -96,6 +109,11 @@ def _data(events: HostEvents) -> Iterator[str]:
         yield f"of what was mounted at {listed(kept)} stays there, and is not copied"
     if events.older_database:
         yield OLDER_DATABASE
+
+
+def _of_partitions(events: HostEvents) -> Iterator[str]:
+    waits = events.held and not events.fleet_stops
+    return of_emptied(events.emptied if waits else ())
 
 
 def _of_people(events: HostEvents) -> Iterator[str]:

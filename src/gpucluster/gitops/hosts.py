@@ -15,7 +15,7 @@ from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.slurm.request_table import Way
 
 # Before the rows of clouds. A user keeps what the site gave him: a password, and keys in his own folder.
-_ROWS = (
+ROWS = (
     Row(r"slurm\.containers", PYXIS_ON_HOSTS, when=pyxis_arrives),
     Row(
         r"users\[\]",
@@ -46,7 +46,7 @@ _ROWS = (
 def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> Effects:
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
-    events, said = host_events(old, new, found), [*notes(found, _ROWS), identity.note(old, new)]
+    events, said = host_events(old, new, found), [*notes(found, ROWS), identity.note(old, new)]
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
     asked = () if events.older or events.head_moves else requests.clauses(old, new, way)
     found_effects = Effects(
@@ -59,7 +59,7 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
         refused=identity.refused(old, new),
-        clauses=(*asked, *of_rows(said)),
+        clauses=(*host_sentences.clauses(events), *asked, *of_rows(said)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))
     return named(name, found_effects, (*lines, *(step for one in said for step in one.after)))

@@ -7,8 +7,9 @@ about all of it. `{}` in a clause is the list of mount points.
 from collections.abc import Callable, Iterable, Iterator
 
 from gpucluster.gitops.events import Controller, Events
-from gpucluster.gitops.model import WAITS
+from gpucluster.gitops.model import WAITS, Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
+from gpucluster.gitops.rows import clauses as of_tables
 from gpucluster.gitops.storage_events import Loss
 from gpucluster.text import listed
 
@@ -25,6 +26,10 @@ FINISH_IN_PARTITION = (
 PARTITION_HOLDS = (
     "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition"
 )
+STAYS = ("nothing-leaves",)  # the requests of jobs whose nodes and partitions stay
+DRAINS = ("node-drained", *STAYS)
+ENDS = ("node-named", "partition-removed", *STAYS)
+ALL_DRAIN = ("nodes-drained",)
 START_AFTER = "stay in the queue, and start after the change"
 START_ELSEWHERE = "stay in the queue, and start on other nodes of their partition"
 NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
@@ -41,15 +46,20 @@ RUNNING: tuple[Row[Events], ...] = (
     Row(
         lambda e: e.removals and e.new_head,
         f"on nodes and in partitions that are removed or changed are lost: a new head applies the bundle at once; others go on, {_FROM_HEAD}",
+        requests=ENDS,
     ),
-    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES),
-    Row(lambda e: e.held, FINISH_IN_PARTITION),
-    Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}"),
-    Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}"),
-    Row(_is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}"),
-    Row(lambda e: e.new_nodes and e.only_new_nodes, _NEW_ONLY),
-    Row(lambda e: e.new_nodes, "go on; some changes reach only nodes that are launched later"),
-    Row(always, "go on"),
+    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES, requests=DRAINS),
+    Row(lambda e: e.held, FINISH_IN_PARTITION, requests=STAYS),
+    Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}", requests=STAYS),
+    Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}", requests=STAYS),
+    Row(
+        _is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}", requests=STAYS
+    ),
+    Row(lambda e: e.new_nodes and e.only_new_nodes, _NEW_ONLY, requests=STAYS),
+    Row(
+        lambda e: e.new_nodes, "go on; some changes reach only nodes that are launched later", requests=STAYS
+    ),
+    Row(always, "go on", requests=STAYS),
 )
 
 QUEUED: tuple[Row[Events], ...] = (
@@ -63,32 +73,38 @@ QUEUED: tuple[Row[Events], ...] = (
     Row(
         lambda e: e.removals.partitions and e.new_head,
         "that name a removed node or partition are ended by Slurm; others start when the new head is up",
+        requests=ENDS,
     ),
     Row(
         lambda e: e.removals.partitions,
         PARTITION_HOLDS,
+        requests=STAYS,
     ),
     Row(
         lambda e: e.removals and e.fleet_stops,
         f"{START_AFTER}; {NODE_HOLDS}",
+        requests=STAYS,
     ),
-    Row(lambda e: e.fleet_stops, START_AFTER),
+    Row(lambda e: e.fleet_stops, START_AFTER, requests=STAYS),
     Row(
         lambda e: e.removals and e.new_head,
         "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm",
+        requests=("node-named", *STAYS),
     ),
     Row(
         lambda e: e.removals,
         f"{START_ELSEWHERE}; {NODE_HOLDS}",
+        requests=DRAINS,
     ),
-    Row(_is(Controller.LEFT_STOPPED), "wait until the head is started by hand"),
-    Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up"),
-    Row(_is(Controller.HEAD_RESTARTS), "stay in the queue, and start when the head is up"),
+    Row(_is(Controller.LEFT_STOPPED), "wait until the head is started by hand", requests=STAYS),
+    Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up", requests=STAYS),
+    Row(_is(Controller.HEAD_RESTARTS), "stay in the queue, and start when the head is up", requests=STAYS),
     Row(
         lambda e: e.new_nodes,
         "stay in the queue; on nodes that are launched later they have the change",
+        requests=STAYS,
     ),
-    Row(always, "stay in the queue"),
+    Row(always, "stay in the queue", requests=STAYS),
 )
 
 # Sessions have three sides: the connection, the job of an srun, and Slurm's commands. One row of each is said.
@@ -123,6 +139,17 @@ _COMMANDS: tuple[Row[Events], ...] = (
     ),
     Row(_is(Controller.RESTARTS, Controller.EMPTY), "Slurm's commands wait while slurmctld restarts"),
 )
+
+
+def clauses(events: Events) -> Iterator[Clause]:
+    """Yield those that have rows in `slurm.request_table`."""
+    yield from of_tables({"running": RUNNING, "queued": QUEUED}, events)
+    if not first(QUEUED, events).total:
+        yield from of_drained(_of_partitions(events))
+
+
+def of_drained(texts: Iterable[str]) -> Iterator[Clause]:
+    return (Clause(subject="queued", text=one, rows=ALL_DRAIN) for one in texts)
 
 
 def running(events: Events, notes: tuple[str, ...] = ()) -> str:
