@@ -48,6 +48,8 @@ OUTCOMES = {
     "start": Outcome.STARTS,
     "stay in the queue": Outcome.STARTS,
     "have run": Outcome.STARTS,
+    "wait with": Outcome.WAITS,
+    "waits with": Outcome.WAITS,
 }
 
 
@@ -69,6 +71,16 @@ def test_sentence_has_the_outcomes_of_its_rows(subject: str, row: Row[object], v
         }
         said = {outcome for words, outcome in OUTCOMES.items() if re.search(rf"\b{words}\b", row.words)}
         assert said == outcomes or (not said and "wait until" in row.words)
+
+
+@pytest.mark.parametrize("version", RECORDED)
+def test_jobs_that_depend_on_one_that_slurm_ends_are_told(version: str) -> None:
+    found = fates_of("afterok-cancelled", version, Way.RESTART).queued
+    ended = [row for row in TABLES["queued"] if "ended by Slurm" in row.words]
+    assert len(ended) == 2
+    for row in ended:
+        assert "afterok-cancelled" in row.requests
+        assert f"with {found.reason}" in row.words
 
 
 def test_each_note_about_jobs_has_a_row_or_a_test() -> None:
