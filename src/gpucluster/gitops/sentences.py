@@ -29,6 +29,7 @@ PARTITION_HOLDS = (
 STAYS = ("nothing-leaves",)  # the requests of jobs whose nodes and partitions stay
 DRAINS = ("node-drained", *STAYS)
 ENDS = ("node-named", "partition-removed", *STAYS)
+_DEPEND, _NEVER = ("afterok-cancelled",), "with afterok wait with DependencyNeverSatisfied"
 ALL_DRAIN = ("nodes-drained",)
 START_AFTER = "stay in the queue, and start after the change"
 START_ELSEWHERE = "stay in the queue, and start on other nodes of their partition"
@@ -72,8 +73,9 @@ QUEUED: tuple[Row[Events], ...] = (
     Row(_is(Controller.EMPTY), "are lost with slurmctld's state; users submit them again", total=True),
     Row(
         lambda e: e.removals.partitions and e.new_head,
-        "that name a removed node or partition are ended by Slurm; others start when the new head is up",
-        requests=ENDS,
+        f"that name a removed node or partition are ended by Slurm, and those that depend on them {_NEVER}; "
+        "others start when the new head is up",
+        requests=(*ENDS, *_DEPEND),
     ),
     Row(
         lambda e: e.removals.partitions,
@@ -88,8 +90,9 @@ QUEUED: tuple[Row[Events], ...] = (
     Row(lambda e: e.fleet_stops, START_AFTER, requests=STAYS),
     Row(
         lambda e: e.removals and e.new_head,
-        "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm",
-        requests=("node-named", *STAYS),
+        "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm, "
+        f"and those that depend on it {_NEVER}",
+        requests=("node-named", *STAYS, *_DEPEND),
     ),
     Row(
         lambda e: e.removals,
