@@ -192,6 +192,11 @@ class _Nodes:
     health_limit: int = 0  # most nodes that health checks keep drained at one time; 0 without health checks
 
     @property
+    def report_s(self) -> float:
+        """The boot has failed if the agent is silent for so long. Then there is time for another machine."""
+        return self.boot_timeout_s / 3
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         """All slots, in their order."""
         return tuple(chain.from_iterable(self.slots))
@@ -235,11 +240,6 @@ class AwsPool(_Nodes):
     image: Image | None = None  # None: the cluster's image
     on_boot: tuple[BootScript, ...] = ()  # in order, before slurmd
     placement: bool = False  # launched into a placement group of the pool's zone, if that is useful
-
-    @property
-    def report_s(self) -> float:
-        """The boot has failed if the agent is silent for so long. Then there is time for another machine."""
-        return self.boot_timeout_s / 3
 
     def by_start(self) -> tuple[tuple[SlotRange, bool], ...]:
         """The slots as ranges of always-on slots (True) and of elastic ones, in their order."""
