@@ -14,10 +14,12 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from types import FrameType
 from typing import Final, NoReturn
 
 from gpucluster.engine.offline import lazy_sdk
@@ -55,7 +57,7 @@ class _Forks:
         self._loaded: list[tuple[str, str]] = []  # by programs that ended, and not yet here
         self._ended, self._wake = socket.socketpair()
         self._wake.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a function no byte is written
+        signal.signal(signal.SIGCHLD, _noted)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> NoReturn:
@@ -114,7 +116,7 @@ class _Forks:
         try:
             import_module(CHILD).main(lambda: _tell(tell, lazy_sdk.LOADED[known:]))
         except BaseException:  # noqa: BLE001  as a Python that starts would
-            sys.excepthook(*sys.exc_info())
+            traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
 
@@ -134,6 +136,10 @@ class _Forks:
                     line.send(str(os.waitstatus_to_exitcode(status)).encode())
                 with os.fdopen(ended.loaded, "rb") as told, suppress(ValueError):
                     self._loaded += json.loads(told.read() or b"[]")
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """Do nothing. Without a function, Python writes no byte to the descriptor of `set_wakeup_fd`."""
 
 
 def _tell(end: int, names: Sequence[tuple[str, str]]) -> None:

@@ -104,7 +104,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
                 _START,
                 json.dumps([str(Path(root).absolute()) for root in sys.path]),
             ],
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # a fork meets the same errors, and tells them
             env={
