@@ -31,6 +31,9 @@ def told(folder: Path, *lines: str) -> str:
         "JobCompLoc=http://elastic:a/b@hunter2@es:9200",
         "JobCompParams=user=slurm,password=hunter2,hunter2",
         "JobCompParams=api_token=hunter2",
+        "SlurmctldParameters=apikey=hunter2",
+        "SlurmctldParameters=api_key=hunter2",
+        "MCSParameters=credential:hunter2",
         "JobCompPass=\\",
     ],
 )
