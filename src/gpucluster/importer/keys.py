@@ -30,9 +30,10 @@ TIMES = {  # in minutes, rounded up
 }  # fmt: skip
 TIMES_IN_SECONDS = {("slurm.conf", "preemptexempttime")}
 SECRET = ("pass", "secret", "token")  # a key, or a word of a value, with this part may hold a password
+_SECRET_WORDS = (*SECRET, "apikey", "api_key", "credential")  # JobCredentialPrivateKey is a key, and a path
 HIDDEN = "…"
 _OF_URL = re.compile(r"(://).*@", re.DOTALL)
-_OF_WORD = re.compile(rf"((?:{'|'.join(SECRET)})\w*=).*", re.DOTALL | re.IGNORECASE)
+_OF_WORD = re.compile(rf"((?:{'|'.join(_SECRET_WORDS)})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
 
@@ -107,7 +108,7 @@ def shown(key: str, value: str) -> str:
 
 def has_secret(line: str) -> bool:
     """Whether a line has a password, so that none of its words is shown."""
-    return secret(line) or "://" in line
+    return secret(line) or "://" in line or _OF_WORD.search(line) is not None
 
 
 def _meaning(kind: str, key: str, text: str) -> object:
