@@ -105,7 +105,7 @@ OFFLINE = (  # the verbs of README's *Commands without a network*, and those tha
     ("env", "h200", "--cluster", "old.yaml"),
     ("jobs", "old.yaml"),
     ("init", "--name", "tiny", "--region", "us-east-1", "--machine", "g6.12xlarge", "--nodes", "4", "--source", "spot"),
-    ("import", "slurm.conf", "--to", "site.yaml"),
+    ("import", "slurm.conf", "cgroup.conf", "--to", "site.yaml"),
 )  # fmt: skip
 
 
@@ -114,8 +114,10 @@ def test_verb_works_after_pip_install(wheel: Path, site: Path, bare: Path, words
     """`diff` needed PyYAML, also without resources."""
     (site / "kube.yaml").write_text((ROOT / "stacks/kube.yaml").read_text())
     (site / "slurm.conf").write_text(
-        "ClusterName=a\nSlurmctldHost=h\nNodeName=n1 CPUs=4 RealMemory=4000\nPartitionName=p Nodes=n1 Default=YES\n"
+        "ClusterName=a\nSlurmctldHost=h\nStateSaveLocation=/var/spool/slurmctld\nTaskPlugin=task/cgroup,task/affinity\n"
+        "NodeName=n1 CPUs=4 RealMemory=4000\nPartitionName=p Nodes=n1 Default=YES\n"
     )
+    (site / "cgroup.conf").write_text("ConstrainRAMSpace=yes\n")
     typed(wheel, site, *words, bare=bare)
 
 
