@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from gpucluster.catalog.data_files import read_data
+from gpucluster.slurm.recorded import RECORDED, recorded_until
 from gpucluster.slurm.states import NodeState
 
-RECORDED = ("24.11", "26.05")
 SLURM_USER = "slurm"  # SlurmUser; a person drains as root or as an operator
 APPENDED = " : "  # slurmctld appends its own text to a reason with it
 _DOWN = frozenset({NodeState.DOWN, NodeState.FUTURE})
@@ -84,18 +84,14 @@ class DrainTable:
 @cache
 def table_of(version: str) -> DrainTable:
     """The table of a version of Slurm such as `25.05`: its own rows and those of older ones. Empty: of every version."""
-    chosen = [known for known in RECORDED if not version or _order(known) <= _order(version)]
-    tables = [read_data(f"slurm-drains-{known}.json") for known in reversed(chosen)]
+    chosen = recorded_until(version or RECORDED[-1])
+    tables = [read_data(f"slurm-drains-{known}.json") for known in chosen]
     rows = [_row(row) for table in tables for row in table["rows"]]
     return DrainTable(
-        version=max(chosen, key=_order, default=""),
+        version=next(iter(chosen), ""),
         recorded=tuple(row for row in rows if row.sender in _DAEMONS),
         read=tuple(_row(row) for table in tables for row in table["read"]),
     )
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _row(row: Mapping[str, Any]) -> KnownReason:

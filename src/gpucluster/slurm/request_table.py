@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from gpucluster.catalog.data_files import read_data
-
-RECORDED = ("24.11", "26.05")
+from gpucluster.slurm.recorded import RECORDED, recorded_until
 
 
 class Outcome(StrEnum):
@@ -54,7 +53,7 @@ class Fates:
 
 def fates_of(row: str, version: str, way: Way) -> Fates:
     """Return what was recorded with the newest version that is not newer than this one, or with the oldest."""
-    found: Mapping[str, Any] = _rows(_recorded_for(version))[row][way.value]
+    found: Mapping[str, Any] = _rows(next(iter(recorded_until(version)), RECORDED[0]))[row][way.value]
     running, released = found["running"], found.get("released")
     return Fates(
         running=None if running is None else _fate(running),
@@ -72,15 +71,6 @@ def ids(version: str) -> tuple[str, ...]:
 @cache
 def _rows(recorded: str) -> Mapping[str, Mapping[str, Any]]:
     return {row["id"]: row for row in read_data(f"slurm-requests-{recorded}.json")["rows"]}
-
-
-def _recorded_for(version: str) -> str:
-    older = [one for one in RECORDED if _order(one) <= _order(version)]
-    return older[-1] if older else RECORDED[0]
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _fate(values: Mapping[str, str]) -> Fate:

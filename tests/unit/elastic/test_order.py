@@ -17,8 +17,9 @@ from gpucluster.elastic.events import HookCalled, OrderGiven, Verb
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan
-from gpucluster.slurm.drain_table import RECORDED, SLURM_USER
+from gpucluster.slurm.drain_table import SLURM_USER
 from gpucluster.slurm.drains import DrainOwner, drain_owner
+from gpucluster.slurm.recorded import RECORDED
 from gpucluster.text import short
 
 

@@ -12,7 +12,8 @@ from support.reviewed import a_diff
 from gpucluster.gitops import field_effects, host_sentences, hosts, sentences
 from gpucluster.gitops.model import Clause
 from gpucluster.gitops.rows import Row
-from gpucluster.slurm.request_table import RECORDED, Outcome, Way, fates_of, ids
+from gpucluster.slurm.recorded import RECORDED
+from gpucluster.slurm.request_table import Outcome, Way, fates_of, ids
 
 _SLURM = Path(__file__).parents[2] / "slurm"
 TABLES = {

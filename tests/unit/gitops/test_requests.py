@@ -10,7 +10,8 @@ from support.reviewed import a_diff
 from gpucluster.gitops import sentences
 from gpucluster.gitops.field_effects import ROWS, Note
 from gpucluster.gitops.model import Clause, Effects
-from gpucluster.slurm.request_table import RECORDED, Fate, Outcome, Way, fates_of
+from gpucluster.slurm.recorded import RECORDED
+from gpucluster.slurm.request_table import Fate, Outcome, Way, fates_of
 
 _GPUS = "gpus: {model: h100, count: 8}"
 _SIZED = "gpus: {model: h100, count: 8, memory: 80GiB}"

@@ -9,8 +9,9 @@ from slurm_lab.read_drains import read_rows
 
 from gpucluster.catalog.data_files import read_data
 from gpucluster.catalog.read import SLURM_SUPPORTED
-from gpucluster.slurm.drain_table import RECORDED, SLURM_USER, Sender, table_of
+from gpucluster.slurm.drain_table import SLURM_USER, Sender, table_of
 from gpucluster.slurm.drains import DrainOwner, drain_owner, is_forged, is_lack_of_hardware, owner_of
+from gpucluster.slurm.recorded import RECORDED
 
 _SAMPLES = {"gres": "gpu", "job": "12", "node": "h200-1", "number": "7", "step": "batch", "type": "h200", "words": "x"}  # fmt: skip
 TABLES = {version: read_data(f"slurm-drains-{version}.json") for version in RECORDED}

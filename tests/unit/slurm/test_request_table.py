@@ -6,7 +6,8 @@ from slurm_lab.request_cases import CASES
 from gpucluster.catalog.data_files import read_data
 from gpucluster.catalog.read import SLURM_SUPPORTED
 from gpucluster.elastic.inspect.why import reasons
-from gpucluster.slurm.request_table import RECORDED, Outcome, Way, fates_of, ids
+from gpucluster.slurm.recorded import RECORDED
+from gpucluster.slurm.request_table import Outcome, Way, fates_of, ids
 
 each_version = pytest.mark.parametrize("version", RECORDED)
 
