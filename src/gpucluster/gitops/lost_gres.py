@@ -67,10 +67,14 @@ def _other(*, of_profile: bool, sliced: bool) -> str:
 
 def _types(pools: Iterable[Pool]) -> dict[str, int]:
     """Return the most of each type on one node."""
+    return _most(_counts(pool) for pool in pools)
+
+
+def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for pool in pools:
-        for kind, count in _counts(pool).items():
-            found[kind] = max(count, found.get(kind, 0))
+    for one in counts:
+        for name, count in one.items():
+            found[name] = max(count, found.get(name, 0))
     return found
 
 
@@ -117,19 +121,15 @@ def _gone(part: str, now: tuple[Pool, ...], after: Mapping[str, int], everywhere
 
 def _part_counts(pools: Iterable[Pool]) -> dict[str, int]:
     """Return the most of each kind of parts on one GPU."""
-    found: dict[str, int] = {}
-    for pool in pools:
-        if (part := gres.part_of(pool.shape)) is not None:
-            found[part[0]] = max(part[1], found.get(part[0], 0))
-    return found
+    return _most(dict([part]) for pool in pools if (part := gres.part_of(pool.shape)) is not None)
 
 
 def _parts_of_node(pools: Iterable[Pool]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for pool in pools:
-        if (part := gres.part_of(pool.shape)) is not None:
-            found[part[0]] = max(part[1] * pool.shape.gpu_count, found.get(part[0], 0))
-    return found
+    return _most(
+        {part[0]: part[1] * pool.shape.gpu_count}
+        for pool in pools
+        if (part := gres.part_of(pool.shape)) is not None
+    )
 
 
 def _part_names(pools: Iterable[Pool]) -> frozenset[str]:
