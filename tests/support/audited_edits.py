@@ -427,8 +427,25 @@ EDITS = (
             (_BURST_ZONES, f"{_BURST_ZONES}, image: {{ami: ami-0123456789abcdef0}}"),
             ("max: 16}", "max: 8}"),
         ),
-        says={"running": "are lost: a new head applies the bundle at once", "queued": "is ended by Slurm"},
+        says={"queued": "is ended by Slurm"},
+        is_exactly={
+            "running": "on nodes and in partitions that are removed are ended by Slurm: a new head applies the bundle at once; "
+            "others go on, a job that reads a file system of the head waits for it"
+        },
         no_steps=("gpucluster bundle",),
+    ),
+    Audited(
+        id="new-head-with-state-applies-other-machines-at-once",
+        stack="first",
+        changes=(
+            (_BURST_ZONES, f"{_BURST_ZONES}, image: {{ami: ami-0123456789abcdef0}}"),
+            ("spot, machines: [p5en.48xlarge]", "spot, machines: [p5.48xlarge]"),
+            ("on-demand, machines: [p5en.48xlarge]", "on-demand, machines: [p5.48xlarge]"),
+        ),
+        is_exactly={
+            "running": "on nodes with other CPUs or GPUs are requeued: a new head applies the bundle at once; "
+            "others go on, a job that reads a file system of the head waits for it"
+        },
     ),
     Audited(
         id="all-pools-of-partitions-renamed",

@@ -43,6 +43,7 @@ NOT_OF_SLURM = {
 OUTCOMES = {
     "go on": Outcome.GOES_ON,
     "finish": Outcome.GOES_ON,
+    "are requeued": Outcome.REQUEUED,
     "are lost": Outcome.ENDED,
     "are ended by Slurm": Outcome.ENDED,
     "is ended by Slurm": Outcome.ENDED,
