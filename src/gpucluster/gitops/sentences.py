@@ -18,6 +18,10 @@ def _is(*found: Controller) -> Callable[[Events], object]:
     return lambda events: events.controller in found
 
 
+def _gone(events: Events) -> bool:
+    return bool(events.removals.removed or events.removals.partitions)
+
+
 MUST_END = "must have ended before: let them end, or cancel them"
 FINISH_ON_NODES = f"finish on the nodes that are removed or changed: {WAITS}"
 FINISH_IN_PARTITION = (
@@ -36,6 +40,10 @@ START_ELSEWHERE = "stay in the queue, and start on other nodes of their partitio
 NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
+_AT_ONCE = f"a new head applies the bundle at once; others go on, {_FROM_HEAD}"
+_REMOVED = "on nodes and in partitions that are removed are ended by Slurm"
+_OTHER_HARDWARE = "on nodes with other CPUs or GPUs are requeued"
+_REQUEUES = ("cpus-too-few", "gpus-fewer", "gpu-model")
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
 OTHER_DATA = "other data stays where it is"
 OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
@@ -45,9 +53,15 @@ RUNNING: tuple[Row[Events], ...] = (
     Row(lambda e: e.fleet_stops, MUST_END, total=True),
     Row(_is(Controller.EMPTY), _LOST, total=True),
     Row(
-        lambda e: e.removals and e.new_head,
-        f"on nodes and in partitions that are removed or changed are lost: a new head applies the bundle at once; others go on, {_FROM_HEAD}",
-        requests=ENDS,
+        lambda e: e.new_head and e.removals.changed and _gone(e),
+        f"{_REMOVED}, and {_OTHER_HARDWARE}: {_AT_ONCE}",
+        requests=(*ENDS, *_REQUEUES),
+    ),
+    Row(lambda e: e.new_head and _gone(e), f"{_REMOVED}: {_AT_ONCE}", requests=ENDS),
+    Row(
+        lambda e: e.new_head and e.removals,
+        f"{_OTHER_HARDWARE}: {_AT_ONCE}",
+        requests=(*_REQUEUES, *STAYS),
     ),
     Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES, requests=DRAINS),
     Row(lambda e: e.held, FINISH_IN_PARTITION, requests=STAYS),

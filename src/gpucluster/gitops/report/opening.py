@@ -9,7 +9,7 @@ from gpucluster.gitops.report import words
 
 LONGEST = 120
 _LOST = r"(?:is|are) lost|lose"
-_ENDED = r"(?<!it )(?:is|are) (?:deleted|ended|refused)|fail|end(?= where|[;,:]|$)"
+_ENDED = r"(?<!it )(?:is|are) (?:deleted|ended|refused|requeued)|fail|end(?= where|[;,:]|$)"
 _USUAL = dict(UNAFFECTED.lines())
 _BY_WORTH = ("data", "running jobs", "queued jobs", "sessions")
 
