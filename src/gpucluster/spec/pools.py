@@ -3,7 +3,7 @@
 from gpucluster.catalog import Catalog, Machine
 from gpucluster.plan.model.capacity import Source
 from gpucluster.plan.model.shapes import NodeShape
-from gpucluster.slurm import shapes
+from gpucluster.slurm import hardware
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 
@@ -52,5 +52,5 @@ def machines_of_aws(pool: Pool, catalog: Catalog) -> tuple[Machine, ...]:
 def shape_of(spec: ClusterSpec, pool: Pool, catalog: Catalog) -> NodeShape | None:
     """Return the hardware of the pool's nodes, as the plan has it; None if no machine is known."""
     own, of_aws = spec.machines.get(pool.machine or ""), machines_of_aws(pool, catalog)
-    shape = shapes.of_host(own) if own is not None else shapes.of_aws(of_aws) if of_aws else None
-    return None if shape is None else shapes.without_reserved(shape, pool.extra)
+    shape = hardware.of_host(own) if own is not None else hardware.of_aws(of_aws) if of_aws else None
+    return None if shape is None else hardware.without_reserved(shape, pool.extra)

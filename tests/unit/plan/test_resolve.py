@@ -16,7 +16,7 @@ from gpucluster.plan.aws import head_address, room, subnet_of, usable
 from gpucluster.plan.explain import explain
 from gpucluster.plan.model import Market, OwnNetwork, SlurmOnAws
 from gpucluster.plan.resolve import resolve
-from gpucluster.slurm import shapes
+from gpucluster.slurm import hardware
 from gpucluster.spec import ClusterSpec
 
 STACKS = Path(__file__).parents[3] / "stacks"
@@ -80,12 +80,12 @@ def test_pools_in_one_zone_have_a_leaf_each() -> None:
 
 def test_a_mixed_pool_takes_the_least_cores_and_memory() -> None:
     machines = catalog.load().machines
-    shape = shapes.of_aws([machines["p5.48xlarge"], machines["p4d.24xlarge"]])
+    shape = hardware.of_aws([machines["p5.48xlarge"], machines["p4d.24xlarge"]])
     assert (shape.cpus, shape.real_memory_mib) == (96, 1179648 * 95 // 100)
 
 
 def test_a_pool_without_gpus_has_none() -> None:
-    shape = shapes.of_aws([catalog.load().machines["m7i.xlarge"]])
+    shape = hardware.of_aws([catalog.load().machines["m7i.xlarge"]])
     assert (shape.gpu_model, shape.gpu_count, shape.cpus) == (None, 0, 4)
 
 

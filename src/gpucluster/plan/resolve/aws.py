@@ -32,7 +32,7 @@ from gpucluster.plan.resolve.network import network
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.plan.resolve.sharing import shared
 from gpucluster.plan.resolve.storage import volumes
-from gpucluster.slurm import shapes
+from gpucluster.slurm import hardware
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Image as ImageSpec
 from gpucluster.spec.head import Sessions as SessionsSpec
@@ -113,9 +113,9 @@ def pool(
         max=nodes.max,
         idle_s=int(defaults.IDLE_S.value) if pool.idle is None else pool.idle,
         boot_timeout_s=int(defaults.BOOT_TIMEOUT_S.value) if pool.boot_timeout is None else pool.boot_timeout,
-        shape=shapes.without_reserved(
+        shape=hardware.without_reserved(
             shared(
-                shapes.of_aws([catalog.machines[name] for source in sources for name in source.machines]),
+                hardware.of_aws([catalog.machines[name] for source in sources for name in source.machines]),
                 pool.sharing,
             ),
             pool.extra,

@@ -7,7 +7,7 @@ from gpucluster.plan import defaults, names
 from gpucluster.plan.model import Hardware, HostHead, HostPool, Hosts, SlotRange
 from gpucluster.plan.resolve import operations
 from gpucluster.plan.resolve.sharing import shared
-from gpucluster.slurm import shapes
+from gpucluster.slurm import hardware
 from gpucluster.slurm.hostlist import runs
 from gpucluster.spec.health import Health
 from gpucluster.spec.hosts import HostMachine
@@ -39,7 +39,9 @@ def pool(requested: PoolSpec, machines: Mapping[str, HostMachine], health: Healt
     return HostPool(
         name=requested.name,
         boot_timeout_s=int(boot_s),
-        shape=shapes.without_reserved(shared(shapes.of_host(machine), requested.sharing), requested.extra),
+        shape=hardware.without_reserved(
+            shared(hardware.of_host(machine), requested.sharing), requested.extra
+        ),
         slots=spans(require(requested.hosts)),
         features=tuple(sorted({*_features(requested.name, name, machines), *requested.features})),
         health_limit=operations.health_limit(health, len(require(requested.addresses))),
