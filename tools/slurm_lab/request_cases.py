@@ -202,6 +202,7 @@ CASES = (
     _case("QOS", "may preempt", _QOS_ASKS, first="qos=normal account=ID", setup=(*_sacctmgr("add qos ID"), *_in_account("normal,ID")), commands=_sacctmgr("modify qos where name=ID set preempt=normal"), name="qos-preempts"),
     _case("account", "closed", "account=ID", setup=_in_account(), commands=_sacctmgr(*_CLOSED), name="account-closed"),
     _case("account", "renamed: closed, and another one opened", "account=ID", setup=_in_account(), commands=_sacctmgr(*_CLOSED, "add account ID-new", "add user researcher account=ID-new"), name="account-renamed"),
+    _case("account", "without its user", "account=ID", setup=_in_account(), commands=_sacctmgr(_CLOSED[0]), name="account-left"),
     _case("account", "deleted", "account=ID", setup=_in_account(), commands=_sacctmgr("delete account ID"), name="account-deleted"),
     _case("account", "moved", "account=ID", setup=_in_account(), commands=_sacctmgr("modify account where name=ID set parent=base"), name="account-moved"),
     _case("account", "moved below one with a limit below the request", "gres=gpu:2 account=ID", _WHOLE, setup=(*_in_account(), *_sacctmgr("add account ID-above grptres=gres/gpu=1")), commands=_sacctmgr("modify account where name=ID set parent=ID-above"), name="account-moved-limit"),

@@ -144,6 +144,7 @@ CASES = (
     _site("account-moved", "those of the account research", ("parent: science, share: 2", "share: 2, qos: [normal]")),
     Case("account-moved-limit", *_below_a_limit(), "those of the account research that bring the jobs of product above 16 GPUs"),
     _site("account-closed", "those of the account research", (_RESEARCH, "{name: learning, parent"), ("users: [vision, speech]", "users: [vision]")),
+    _site("account-left", "those of speech in the account research", ("users: [vision, speech]", "users: [vision]")),
 )  # fmt: skip
 _ALWAYS = {*sentences.DRAINS, *sentences.ALL_DRAIN}
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
