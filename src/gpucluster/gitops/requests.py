@@ -240,7 +240,8 @@ def _accounts(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             heirs = [other for other in added if set(one.users) & set(other.users)]
             row = "account-renamed" if any(other.users == one.users for other in heirs) else "account-closed"
             yield Lost(row, f"of the account {one.name}", then=_fair_share(heirs))
-        elif after[one.name].parent != one.parent:
+        else:
+            yield from _left(one, after[one.name])
             yield from _moved(one, before, after)
 
 
@@ -250,8 +251,16 @@ def _fair_share(heirs: Iterable[Account]) -> str:
     return f"; the fair-share of {found} starts at zero" if found else ""
 
 
+def _left(was: Account, now: Account) -> Iterator[Lost]:
+    """Users who leave the account: it is closed for them."""
+    if gone := [user for user in was.users if user not in now.users]:
+        yield Lost("account-left", f"of {listed(gone)} in the account {was.name}")
+
+
 def _moved(one: Account, before: Mapping[str, Account], after: Mapping[str, Account]) -> Iterator[Lost]:
     """An account with another parent, and the lower limits of GPUs above it."""
+    if after[one.name].parent == one.parent:
+        return
     yield Lost("account-moved", f"of the account {one.name}")
     limits = [above.limits.gpus for above in _above(one, before) if above.limits.gpus is not None]
     least = min(limits, default=None)
