@@ -107,9 +107,26 @@ def test_verb_without_revisions_reads_no_file_with_the_name_of_one(
     assert program.run([verb, f"main:{BURST}"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"main:{BURST} is a revision of git, expected a file" in err
-    assert f"if it is a file: ./main:{BURST}" in err
+    assert f"main:{BURST} is a file, and is written as a revision of git, expected one meaning\n" in err
+    assert f"  next: write ./main:{BURST}\n" in err
     assert program.run(["check", f"./main:{BURST}"]) == 0
+
+
+def test_name_of_a_file_alone_is_not_called_a_revision(base: str, capsys: Said) -> None:
+    """It said that `a:b.yaml` is a revision of git."""
+    write("a:b.yaml", SPEC)
+    assert program.run(["check", "a:b.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert "a:b.yaml is a file, and is written as a revision of git, expected one meaning\n" in err
+    assert "  next: write ./a:b.yaml\n" in err
+    assert program.run(["check", "./a:b.yaml"]) == 0
+
+
+def test_revision_is_refused_by_a_verb_that_reads_only_files(base: str, capsys: Said) -> None:
+    assert program.run(["check", f"main:{BURST}"]) == 2
+    err = capsys.readouterr().err
+    assert f"main:{BURST} is written as a revision of git, expected a file\n" in err
+    assert f"  next: check that commit out, and write {BURST}\n" in err
 
 
 @pytest.mark.parametrize("argv", [("check",), ("plan",), ("cost",), ("diff", "main:stacks/burst.yaml")])
