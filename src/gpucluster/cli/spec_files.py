@@ -15,11 +15,7 @@ def is_path(word: str) -> bool:
 def find_spec(word: str) -> Path:
     """Return the file of that name, or the stack of that name. The file may not exist. GpuclusterError if both do."""
     if not is_path(word):
-        shown = printable(word, 300)
-        raise GpuclusterError(
-            f"{shown} is a revision of git, expected a file",
-            next_step=f"check that commit out; or, if it is a file: ./{shown}",
-        )
+        raise _no_path(word)
     stack = _stack(word)
     if stack is None:
         return Path(word)
@@ -42,6 +38,17 @@ def require_spec(word: str) -> Path:
         next_step=f"name a file, or one of {known}"
         if known
         else "name a spec, for example stacks/burst.yaml",
+    )
+
+
+def _no_path(word: str) -> GpuclusterError:
+    """Return what is wrong with a word that is written as REVISION:PATH. Git is not asked whether there is such a revision."""
+    shown = printable(word, 300)
+    written = "is written as a revision of git, expected"
+    if os.path.lexists(word):
+        return GpuclusterError(f"{shown} is a file, and {written} one meaning", next_step=f"write ./{shown}")
+    return GpuclusterError(
+        f"{shown} {written} a file", next_step="check that commit out, and name the file without it"
     )
 
 

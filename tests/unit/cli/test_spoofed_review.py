@@ -126,7 +126,7 @@ def test_revision_is_refused_by_a_verb_that_reads_only_files(base: str, capsys: 
     assert program.run(["check", f"main:{BURST}"]) == 2
     err = capsys.readouterr().err
     assert f"main:{BURST} is written as a revision of git, expected a file\n" in err
-    assert f"  next: check that commit out, and write {BURST}\n" in err
+    assert "  next: check that commit out, and name the file without it\n" in err
 
 
 @pytest.mark.parametrize("argv", [("check",), ("plan",), ("cost",), ("diff", "main:stacks/burst.yaml")])
