@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,11 @@ from support.golden_tree import Golden
 from support.reviewed import a_diff
 
 from gpucluster.cost import Amount
+from gpucluster.cost.estimate import CostLine
 from gpucluster.gitops.model import (
     Consequence,
     Diff,
+    Effects,
     FileChange,
     Kind,
     PoolFacts,
@@ -28,7 +31,8 @@ from gpucluster.gitops.model import (
 from gpucluster.gitops.report.markdown import LIMIT, markdown
 from gpucluster.gitops.report.text import text
 from gpucluster.gitops.report.values import values
-from gpucluster.spec import UpdateClass
+from gpucluster.spec import Level, Problem, UpdateClass
+from gpucluster.spec.problem import Mark
 
 EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
 OLD = a_spec_text(*EAST)
@@ -329,6 +333,57 @@ def test_many_like_lines_are_one_with_a_count() -> None:
         assert "30 added" in summary
         assert "16 -> 32" in summary
     assert len(values(found)["changes"]) == 31
+
+
+MANY = 25
+_LONG = SpecChange(path="p" * 100, kind=Kind.CHANGED, before="b" * 100, after="a", update=UpdateClass.DRAIN)
+_EFFECTS = Effects(running="", queued="", sessions="", data="", steps=tuple(f"step {n}" for n in range(MANY)))
+_WARNING = Problem(
+    file="a", mark=Mark(1, 1), level=Level.WARNING, id="few", path="aws", message="few", source=""
+)
+_FACTS = PoolFacts(
+    least=0,
+    most=1,
+    machines=("m" * 2000,),
+    gpus="",
+    cost_least=Amount(),
+    cost_most=Amount(Decimal(1), tuple(f"{n:02}{'u' * 119}" for n in range(MANY))),
+)
+_COSTS = CostLine(kind="pool", name="h200", least=Amount(), most=_FACTS.cost_most)
+_OF_MANY: dict[str, tuple[dict[str, Any], str]] = {
+    "steps": ({"effects": _EFFECTS}, "- and 5 "),
+    "not looked at": ({"unseen": tuple(f"part {n}" for n in range(MANY))}, "- and 5 "),
+    "warnings": ({"warnings": (_WARNING,) * MANY}, "- and 5 "),
+    "pools": (
+        {"pools": tuple(PoolRow(name=f"p{n}", before=None, after=_FACTS) for n in range(MANY))},
+        "| and 18 ",
+    ),
+    "changes": (
+        {"spec": tuple(replace(_LONG, path=f"{n}{'p' * 100}") for n in range(100)), "consequences": ()},
+        "- and ",
+    ),
+    "parts of a new spec": (
+        {
+            "spec": tuple(replace(_LONG, path=f"{n}{'p' * 100}") for n in range(100)),
+            "whole": Kind.ADDED,
+        },
+        "- and ",
+    ),
+    "costs without a price": (
+        {"cost_after": replace(RICH.cost_after, lines=(_COSTS,))},
+        "- and ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _OF_MANY)
+def test_list_that_is_cut_says_how_many_more_there_are_and_where(name: str) -> None:
+    """Steps and what was not looked at ended at 20 without a word."""
+    changes, more = _OF_MANY[name]
+    lines = _markdown(replace(RICH, **changes)).splitlines()
+    (line,) = (one for one in lines if one.startswith(more))
+    assert "more: the command at the end shows all" in line
+    assert "reproduce with: `gpucluster diff old new`" in lines[-1]
 
 
 def test_order_alone_does_not_change_who_gets_in() -> None:
