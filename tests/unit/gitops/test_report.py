@@ -28,7 +28,7 @@ from gpucluster.gitops.model import (
     ResourceChange,
     SpecChange,
 )
-from gpucluster.gitops.report.markdown import LIMIT, markdown
+from gpucluster.gitops.report.markdown import LIMIT, markdown, not_compared
 from gpucluster.gitops.report.text import text
 from gpucluster.gitops.report.values import values
 from gpucluster.spec import Level, Problem, UpdateClass
@@ -384,6 +384,12 @@ def test_list_that_is_cut_says_how_many_more_there_are_and_where(name: str) -> N
     (line,) = (one for one in lines if one.startswith(more))
     assert "more: the command at the end shows all" in line
     assert "reproduce with: `gpucluster diff old new`" in lines[-1]
+
+
+def test_comment_of_a_wrong_spec_says_where_its_other_problems_are() -> None:
+    """`review` prints each of them (tests/unit/cli/test_review.py)."""
+    made = not_compared("burst", "It is wrong.", ("p" * 999,) * MANY, ((), ()))
+    assert "\n\nand 10 more problems: the log of the review has all\n" in made
 
 
 def test_order_alone_does_not_change_who_gets_in() -> None:

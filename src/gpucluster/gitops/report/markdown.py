@@ -4,7 +4,7 @@ The summary comes first, with bounded lists. Resources and one folded block for 
 limit. The comment names omitted parts. A bot finds its comment by the hidden first line.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
 
 from gpucluster.cost import ASSUMPTIONS
@@ -25,6 +25,7 @@ from gpucluster.gitops.report.comments import marker
 from gpucluster.gitops.report.opening import opening
 from gpucluster.markdown import LIMIT, code, details, fence, table
 from gpucluster.markdown import text as prose
+from gpucluster.spec import Problem
 from gpucluster.text import cut_middle as cut
 from gpucluster.text import printable
 
@@ -47,8 +48,9 @@ def not_compared(
     name: str, reason: str, problems: tuple[str, ...], read: tuple[tuple[Origin, ...], tuple[Origin, ...]]
 ) -> str:
     """Return the comment of a stack of which one spec is not valid. `read` has the files of both sides."""
-    shown = _bounded(list(problems), _LIST)
-    more = [f"and {len(problems) - len(shown)} more problems"] if len(shown) < len(problems) else []
+    shown = _bounded(problems, _LIST)
+    left = len(problems) - len(shown)
+    more = [f"and {left} more problems: the log of the review has all"] if left else []
     title = f"## {name}: not compared"
     parts = (marker(name), title, prose(reason), fence("\n".join(shown), "text"), *more, _origins(*read))
     return "\n\n".join(parts)
@@ -79,15 +81,13 @@ def _summary(diff: Diff) -> Iterator[str]:
     if diff.access:
         yield f"**Who gets in** changes: {code(cut(words.who_gets_in(diff), 1_500))}"
     if diff.warnings:
-        yield "**Warnings of `check`**:\n" + "\n".join(_warnings(diff))
+        yield "**Warnings of `check`**:\n" + "\n".join(_first(map(_warning, diff.warnings)))
     if diff.unseen:
-        yield "**Not looked at**:\n" + "\n".join(
-            f"- {prose(cut(one, 600))}" for one in diff.unseen[: words.MOST]
-        )
+        yield "**Not looked at**:\n" + "\n".join(_first(f"- {prose(cut(one, 600))}" for one in diff.unseen))
     yield table(_COLUMNS, _pools(diff))
     if diff.whole is not None:
         yield f"### What the {'new' if diff.whole is Kind.ADDED else 'deleted'} spec has"
-        yield "\n".join(_bounded([f"- {_change((one,))}" for one in diff.spec], _LIST))
+        yield "\n".join(_within([f"- {_change((one,))}" for one in diff.spec], _LIST))
     elif diff.spec or diff.consequences:
         yield "### Changes"
         yield from _by_class(diff)
@@ -103,17 +103,14 @@ def _effects(diff: Diff) -> Iterator[str]:
     if diff.effects.refused:
         yield f"{prose(cut(_sentence(diff.effects.refused), 1_500))}"
     if diff.effects.steps:
-        steps = enumerate(diff.effects.steps[: words.MOST], start=1)
-        yield "In this order:\n\n" + "\n".join(f"{place}. {code(step)}" for place, step in steps)
+        steps = enumerate(diff.effects.steps, start=1)
+        yield "In this order:\n\n" + "\n".join(_first(f"{place}. {code(step)}" for place, step in steps))
     yield "\n".join(f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines())
 
 
-def _warnings(diff: Diff) -> Iterator[str]:
-    for one in diff.warnings[: words.MOST]:
-        place = f" {code(cut(one.path, _LONGEST))}:" if one.path else ""
-        yield f"- **{one.id}**{place} {prose(cut(one.message, 600))}"
-    if len(diff.warnings) > words.MOST:
-        yield f"- and {len(diff.warnings) - words.MOST} more"
+def _warning(one: Problem) -> str:
+    place = f" {code(cut(one.path, _LONGEST))}:" if one.path else ""
+    return f"- **{one.id}**{place} {prose(cut(one.message, 600))}"
 
 
 def _sentence(text: str) -> str:
@@ -126,7 +123,7 @@ def _pools(diff: Diff) -> Iterator[tuple[str, ...]]:
     kept = len(_bounded(["  |  ".join(row) for row in rows], _LIST))
     yield from rows[:kept]
     if kept < len(rows):
-        yield (f"and {len(rows) - kept} more", *("",) * (len(_COLUMNS) - 1))
+        yield (_more(len(rows) - kept), *("",) * (len(_COLUMNS) - 1))
 
 
 def _cells(row: PoolRow, currency: str) -> Iterator[str]:
@@ -150,10 +147,8 @@ def _by_class(diff: Diff) -> Iterator[str]:
     room = _LIST
     for update, group in groupby(items, key=lambda item: item[0]):
         texts = [f"- {text}" for _, text in group]
-        shown = _bounded(texts, room)
-        room -= sum(map(len, shown))
-        more = [f"- and {len(texts) - len(shown)} more"] if len(shown) < len(texts) else []
-        yield f"**{update}**\n\n" + "\n".join((*shown, *more))
+        yield f"**{update}**\n\n" + "\n".join(_within(texts, room))
+        room -= sum(map(len, texts))
 
 
 def _change(group: tuple[SpecChange, ...]) -> str:
@@ -197,7 +192,27 @@ def _right(one: RightChange) -> Iterator[str]:
     yield from words.right_change(one)
 
 
-def _bounded(texts: list[str], room: int) -> list[str]:
+def _first(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the first lines, and how many more there are."""
+    every = tuple(lines)
+    yield from every[: words.MOST]
+    if len(every) > words.MOST:
+        yield f"- {_more(len(every) - words.MOST)}"
+
+
+def _within(lines: Sequence[str], room: int) -> Iterator[str]:
+    """Yield the lines up to the size limit, and how many more there are."""
+    shown = _bounded(lines, room)
+    yield from shown
+    if len(shown) < len(lines):
+        yield f"- {_more(len(lines) - len(shown))}"
+
+
+def _more(count: int) -> str:
+    return f"and {count} more: the command at the end shows all"
+
+
+def _bounded(texts: Sequence[str], room: int) -> list[str]:
     """Return the first lines, up to the size limit."""
     sizes = accumulate(len(text) + 1 for text in texts)
     return [text for text, size in zip(texts, sizes, strict=True) if size <= room]
@@ -226,10 +241,10 @@ def _left_out(titles: list[str]) -> Iterator[str]:
 
 
 def _end(diff: Diff, *, version: str, command: str) -> Iterator[str]:
-    assumed = "\n".join(f"- {one}" for one in ASSUMPTIONS)
+    assumed = [f"- {one}" for one in ASSUMPTIONS]
     unknown = sorted({*diff.cost_before.most.unknown, *diff.cost_after.most.unknown})
-    named = _bounded([f"\n- unknown: {code(cut(reason, _LONGEST))}" for reason in unknown], 2_000)
-    yield details("what the cost assumes", f"{assumed}{''.join(named)}")
+    named = _within([f"- unknown: {code(cut(reason, _LONGEST))}" for reason in unknown], 2_000)
+    yield details("what the cost assumes", "\n".join((*assumed, *named)))
     if diff.old_origins or diff.new_origins:
         yield _origins(diff.old_origins, diff.new_origins)
     prices = f"prices of {diff.cost_after.prices_date} for {diff.cost_after.prices_region}"
