@@ -22,7 +22,7 @@ EDITS = (
         is_exactly={
             "running": "must have ended before: let them end, or cancel them",
             "queued": "are lost if slurmctld's state is not copied from ctl0 to ctl1 before the playbook; else they start after the change",
-            "data": "of slurmctld and /home stays on ctl0, and is not copied",
+            "data": "of slurmctld and /home stays on ctl0, and ctl1 has what the commands copy",
         },
         says={"sessions": "Slurm's commands wait until slurmctld runs on ctl1, and ctl0 has none"},
         never=_OF_A_CLOUD,
@@ -45,7 +45,9 @@ EDITS = (
         base=(_DATABASE,),
         changes=(_OTHER_HEAD,),
         worst="stop-fleet",
-        is_exactly={"data": "of slurmctld, its database and /home stays on ctl0, and is not copied"},
+        is_exactly={
+            "data": "of slurmctld, its database and /home stays on ctl0, and ctl1 has what the commands copy"
+        },
         steps=(
             "systemctl disable --now gpucluster-watch.timer gpucluster-accounts.timer gpucluster-agent.service slurmctld slurmdbd",
             "apt-get install munge slurmctld mariadb-server",
@@ -58,7 +60,10 @@ EDITS = (
         stack="lab",
         changes=(("192.0.2.10", "192.0.2.20"),),
         worst="stop-fleet",
-        says={"queued": "is not copied from 192.0.2.10 to 192.0.2.20"},
+        says={
+            "queued": "is not copied from 192.0.2.10 to 192.0.2.20",
+            "data": "stays on 192.0.2.10, and 192.0.2.20 has what the commands copy",
+        },
         steps=(
             "# if 192.0.2.20 is the same machine with another address",
             "systemctl disable",

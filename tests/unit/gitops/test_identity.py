@@ -1,9 +1,9 @@
 """Another name, and another accounting database: what `diff` says is what tests/slurm/test_cluster_identity.py recorded."""
 
 import pytest
-from support.builders import LAB
+from support.builders import LAB, changed
 from support.edits import BASE
-from support.identity_edits import EDITS, recorded
+from support.identity_edits import EDITS, LAB_WITH, recorded
 from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops.identity import COPY, is_another
@@ -106,6 +106,32 @@ def test_queue_is_emptied_before_its_associations_are_lost():
         "ansible-playbook -i site/inventory.yml playbooks/site.yml",
         "scontrol update partitionname=PARTITION state=up",
     ]
+
+
+_RENAMED = ("name: lab", "name: labor")
+_TOGETHER = {
+    "renamed, with an extra that needs a restart": (LAB, changed(LAB, _RENAMED, ('version: "26.05"\n', 'version: "26.05"\n  extra: {TaskPlugin: task/none}\n'))),
+    "renamed, and accounting added": (LAB, changed(LAB_WITH, _RENAMED)),
+    "renamed, and an older version": (LAB_WITH, changed(LAB_WITH, _RENAMED, ('"26.05"', '"24.11"'))),
+    "renamed, and another head": (LAB, changed(LAB, _RENAMED, ("ctl0", "ctl1"), ("192.0.2.10", "192.0.2.20"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", [*EDITS, *_TOGETHER])
+def test_wait_of_slurms_commands_is_said_once(edit):
+    """Beside another change that restarts slurmctld it was said twice."""
+    found = a_diff(*(EDITS | _TOGETHER)[edit]).effects
+    assert found is not None
+    assert found.sessions.count("Slurm's commands wait") == (edit != "shorter keep")
+
+
+def test_commands_of_another_name_do_not_follow_a_state_that_has_moved():
+    """An older slurmctld starts without the state: `cp` of the moved folder failed."""
+    found = a_diff(*_TOGETHER["renamed, and an older version"]).effects
+    assert found is not None
+    assert not [step for step in found.steps if step.startswith(COPY)]
+    assert found.refused == ""
+    assert "history and fair-share of accounting stay under the name lab" in found.data
 
 
 def test_shorter_keep_names_the_files():

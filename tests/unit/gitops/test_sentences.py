@@ -1,5 +1,6 @@
 """The sentences and commands of edits that an auditor tried, with resources, which is the tool's default, and without."""
 
+import re
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from support.reviewed import a_diff
 
 from gpucluster.gitops.model import Diff, Effects
 
+_COPIES = re.compile(r"\b(tar|cp|mariadb-dump)\b")
 EDITS = (*audited_edits.EDITS, *audited_pods.EDITS, *audited_hosts.EDITS)
 
 
@@ -63,3 +65,17 @@ def test_class_is_that_of_what_happens(edit: Audited, with_resources: bool) -> N
 @each_edit
 def test_plans_and_resources_give_the_same_sentences(edit: Audited) -> None:
     assert _effects(edit, with_resources=True) == _effects(edit, with_resources=False)
+
+
+@each_edit
+def test_no_data_is_not_copied_beside_a_command_that_copies_it(edit: Audited) -> None:
+    found = _effects(edit, with_resources=False)
+    if "is not copied" in found.data:
+        assert not [step for step in found.steps if _COPIES.search(step)]
+
+
+@each_edit
+def test_nothing_is_said_twice_of_a_subject(edit: Audited) -> None:
+    for _, said in _effects(edit, with_resources=False).lines():
+        starts = [clause[: len("Slurm's commands wait")] for clause in said.split("; ")]
+        assert len(starts) == len(set(starts))
