@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucluster.gitops.host_events import HostEvents
+from gpucluster.gitops.identity import is_refused
 from gpucluster.gitops.model import Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
@@ -27,6 +28,7 @@ from gpucluster.gitops.sentences import (
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
 from gpucluster.plan.mounts import exports
+from gpucluster.plan.slurm_identity import takes_name
 from gpucluster.text import listed
 
 # OLD and NEW stand for the heads
@@ -68,7 +70,13 @@ _SRUN: tuple[Row[HostEvents], ...] = (
 )
 _COMMANDS: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
-    Row(lambda e: e.restarts or e.version, "Slurm's commands wait while slurmctld restarts"),
+    Row(
+        lambda e: is_refused(e.old, e.new) and not e.older, "Slurm's commands wait while slurmctld is stopped"
+    ),
+    Row(
+        lambda e: e.restarts or e.version or takes_name(e.old, e.new),
+        "Slurm's commands wait while slurmctld restarts",
+    ),
 )
 
 
@@ -104,7 +112,8 @@ def _data(events: HostEvents) -> Iterator[str]:
     ]
     if events.head_moves:
         own = ["slurmctld", *(["its database"] if has_database(events.old) else []), *kept]
-        yield f"of {listed(own)} stays on {events.old.head.name}, and is not copied"
+        there = "stays on OLD, and NEW has what the commands copy"
+        yield _of_heads(f"of {listed(own)} {there}", events)
     elif kept:
         yield f"of what was mounted at {listed(kept)} stays there, and is not copied"
     if events.older_database:
@@ -147,8 +156,12 @@ def _said(rows: tuple[Row[HostEvents], ...], events: HostEvents, notes: tuple[st
 
 
 def _words(row: Row[HostEvents], events: HostEvents) -> str:
+    return _of_heads(row.words, events)
+
+
+def _of_heads(words: str, events: HostEvents) -> str:
     old, new = events.old.head, events.new.head
     same = old.name == new.name
-    return row.words.replace("OLD", old.address if same else old.name).replace(
+    return words.replace("OLD", old.address if same else old.name).replace(
         "NEW", new.address if same else new.name
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpucluster.gitops import host_sentences, host_steps, identity, requests
 from gpucluster.gitops.effects import clauses, named, notes, of_rows
 from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
-from gpucluster.gitops.host_events import host_events
+from gpucluster.gitops.host_events import HostEvents, host_events
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.slurm.request_table import Way
@@ -46,7 +46,8 @@ ROWS = (
 def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> Effects:
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
-    events, said = host_events(old, new, found), [*notes(found, ROWS), identity.note(old, new)]
+    events = host_events(old, new, found)
+    said = [*notes(found, ROWS), _of_identity(events)]
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
     asked = () if events.older or events.head_moves else requests.clauses(old, new, way)
     found_effects = Effects(
@@ -58,8 +59,15 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
         ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
-        refused=identity.refused(old, new),
+        refused="" if events.older else identity.refused(old, new),
         clauses=(*host_sentences.clauses(events), *asked, *of_rows(said)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))
     return named(name, found_effects, (*lines, *(step for one in said for step in one.after)))
+
+
+def _of_identity(events: HostEvents) -> Note:
+    """An older slurmctld starts without its state, so with any name and database."""
+    if events.older:
+        return Note(data=identity.records(events.old, events.new))
+    return identity.note(events.old, events.new)

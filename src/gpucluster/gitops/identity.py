@@ -59,10 +59,9 @@ def note(old: SlurmPlan, new: SlurmPlan) -> Note:
     """Return what is said of jobs and data, and the commands, besides those of the fields."""
     was, now = old.slurm.accounting, new.slurm.accounting
     if takes_name(old, new):
-        kept = f"of slurmctld as it was stays in {backup_of(new.name)}"
-        return Note(sessions="Slurm's commands wait while slurmctld restarts", data=kept)
+        return Note(data=f"of slurmctld as it was stays in {backup_of(new.name)}")
     if not is_refused(old, new):
-        return Note(queued=_NO_LIMITS if was is not None and now is None else "", data=_records(old, new))
+        return Note(queued=_NO_LIMITS if was is not None and now is None else "", data=records(old, new))
     on_hosts = new.aws is None
     lost = (
         now is not None and now.enforced and (is_renamed(old, new) or was is None)
@@ -75,8 +74,7 @@ def note(old: SlurmPlan, new: SlurmPlan) -> Note:
     first, last = (NO_QUEUE, (OPEN,)) if lost else ((), ())
     return Note(
         queued=_WAITS if lost else "",
-        sessions="" if has_other_database(old, new) else "Slurm's commands wait while slurmctld is stopped",
-        data=_records(old, new),
+        data=records(old, new),
         before=(*first, *on_head) if on_hosts else first,
         after=last if on_hosts else (*on_head, *_started(new), *last),
     )
@@ -114,7 +112,7 @@ def _moved(was: Accounting | None, now: Accounting | None) -> Iterator[str]:
     yield f"{source} | {there}{_AS_ROOT}: history and fair-share"
 
 
-def _records(old: SlurmPlan, new: SlurmPlan) -> str:
+def records(old: SlurmPlan, new: SlurmPlan) -> str:
     """Return what happens to the history of accounting and to fair-share; empty if nothing."""
     was, now = old.slurm.accounting, new.slurm.accounting
     if was is None:

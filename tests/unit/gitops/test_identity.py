@@ -110,7 +110,7 @@ def test_queue_is_emptied_before_its_associations_are_lost():
 
 _RENAMED = ("name: lab", "name: labor")
 _TOGETHER = {
-    "renamed, with an extra that needs a restart": (LAB, changed(LAB, _RENAMED, ('version: "26.05"\n', 'version: "26.05"\n  extra: {TaskPlugin: task/none}\n'))),
+    "renamed, with an extra that needs a restart": (LAB, changed(LAB, _RENAMED, ('version: "26.05"\n', 'version: "26.05"\n  extra: {CommunicationParameters: host_unreach_retry_count=3}\n'))),
     "renamed, and accounting added": (LAB, changed(LAB_WITH, _RENAMED)),
     "renamed, and an older version": (LAB_WITH, changed(LAB_WITH, _RENAMED, ('"26.05"', '"24.11"'))),
     "renamed, and another head": (LAB, changed(LAB, _RENAMED, ("ctl0", "ctl1"), ("192.0.2.10", "192.0.2.20"))),
