@@ -7,7 +7,8 @@ from typing import Any
 ACCOUNT = "base"  # of every user
 Command = tuple[str, ...]
 _NODE = "CPUs=2 RealMemory=1000"
-_PARTITION = "ID Nodes=ID-1 MaxTime=60 State=UP"
+_OPEN = "Nodes=ID-1 MaxTime=60 State=UP"
+_PARTITION = f"ID {_OPEN}"
 _TYPES = ("gpu,mps,shard", "gpu,mps,shard")
 _ALL = ("--cpus-per-task=2", "--mem=100", "--time=30")  # a whole node
 
@@ -39,6 +40,9 @@ class RequestCase:
     depends: str = ""  # the case on whose job it depends
     types: tuple[str, str] = _TYPES  # GresTypes
     running_of: str = ""  # the case of which this one has only the running job
+    names_partition: bool = (
+        True  # else jobs go to the default one, of which slurm.conf, so each group of cases, has one
+    )
 
     @property
     def nodes(self) -> list[str]:
@@ -125,6 +129,8 @@ _SLICED = _gpus("gpu:1g.10gb:2", *_of("gpu Type=1g.10gb File=/dev/nvidia[0-1]"))
 _SHARDS = _gpus("gpu:a:2,shard:8", *_of(f"{_A}[0-1]", "shard Count=8"))
 _MPS = _gpus("gpu:a:2,mps:200", *_of(f"{_A}[0-1]", "mps Count=200"))
 _NONE = Side()
+_DEFAULT = _partition(f"{_OPEN} Default=YES")
+_OTHER_DEFAULT = _partition(f"{_OPEN} SuspendTime=INFINITE\nPartitionName=ID-other {_OPEN} Default=YES")
 _TWO = _partition("Nodes=ID-[1-2] MaxTime=60 State=UP", 2)
 _RESERVE = (
     "scontrol",
@@ -182,6 +188,8 @@ CASES = (
         _case("partition", word, "", Side(), _partition(f"Nodes=ID-1 MaxTime=60 State={word}"), name=f"partition-{word.lower()}")
         for word in ("DOWN", "DRAIN", "INACTIVE")
     ),
+    _case("partition", "no default any more, and not named", "", _DEFAULT, Side(), types=("gpu,mps,shard", "gpu"), names_partition=False, name="default-removed"),
+    _case("partition", "another default, and not named", "", _DEFAULT, _OTHER_DEFAULT, types=("gpu", ""), names_partition=False, name="default-moved"),
     _case("partition", "shorter MaxTime", "", Side(), _partition("Nodes=ID-1 MaxTime=10 State=UP"), name="partition-max-time"),
     _case("partition", "smaller MaxNodes", "nodes=2", _TWO, _partition("Nodes=ID-[1-2] MaxTime=60 State=UP MaxNodes=1", 2), name="partition-max-nodes"),
     _case("partition", "other nodes", "", _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), _partition("Nodes=ID-2 MaxTime=60 State=UP", 2), name="partition-other-nodes"),

@@ -263,7 +263,7 @@ class RequestLab(Lab):
         code, said = self._sbatch(case, asks)
         if code:
             raise RuntimeError(f"{case.id}: sbatch: {said}")
-        return said.splitlines()[-1].split(";")[0]
+        return _number(said)
 
     def _sbatch(self, case: RequestCase, asks: tuple[str, ...]) -> tuple[int, str]:
         other = self._queued.get(case.depends, "") or self._first.get(case.depends, "")
@@ -277,14 +277,16 @@ class RequestLab(Lab):
             "/dev/null",
             f"--job-name={case.id}",
         ]
-        return self.run([*argv, "-p", case.id, *words, "--wrap=exec sleep 900"])
+        partition = ["-p", case.id] if case.names_partition else []
+        return self.run([*argv, *partition, *words, "--wrap=exec sleep 900"])
 
     def _new(self, case: RequestCase) -> dict[str, str]:
         """What becomes of a job that is submitted after the change."""
         code, said = self._sbatch(case, case.asks)
-        if code == 0:
-            return {"outcome": "taken"}
-        return {"outcome": "refused", "reason": _last(said)}
+        if code:
+            return {"outcome": "refused", "reason": _last(said)}
+        partition = self._jobs()[_number(said)]["partition"]
+        return {"outcome": "taken" if partition == case.id else "taken by another partition"}
 
     def _fate_of_queued(self, jobs: Mapping[str, Job], case: RequestCase) -> dict[str, str]:
         job = jobs[self._queued[case.id]]
@@ -413,6 +415,11 @@ def _fate_of_running(jobs: Mapping[str, Job], number: str) -> dict[str, str] | N
 def _state(job: Job) -> str:
     words = job["job_state"]
     return words if isinstance(words, str) else words[0]
+
+
+def _number(said: str) -> str:
+    """The job that `sbatch --parsable` made."""
+    return said.splitlines()[-1].split(";")[0]
 
 
 def _last(said: str) -> str:

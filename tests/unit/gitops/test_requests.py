@@ -189,6 +189,45 @@ def test_clause_has_the_outcome_and_the_reason_of_its_row(case: Case, version: s
             assert ("sbatch refuses" in clause.text) is (fates.new.outcome is Outcome.REFUSED)
 
 
+_TWO_PARTITIONS = changed(LAB, *_TWO_POOLS)
+_NO_DEFAULT = ("pools: [h100], default: true}", "pools: [h100]}")
+_DEFAULTS = {
+    "default-removed": (_NO_DEFAULT, "sbatch refuses new ones that name no partition: none is the default"),
+    "default-moved": (("pools: [spare]}", "pools: [spare], default: true}"), "new ones that name no partition go to rest"),
+}  # fmt: skip
+
+
+@each_version
+@pytest.mark.parametrize("row", _DEFAULTS)
+def test_jobs_that_name_no_partition_are_told(row: str, version: str) -> None:
+    """Nothing was said of them when the default partition went: Slurm refuses them, or gives them another one."""
+    (change, said), old = _DEFAULTS[row], _TWO_PARTITIONS.replace(_VERSION, f'version: "{version}"')
+    found = a_diff(old, changed(old, _NO_DEFAULT, *(() if change == _NO_DEFAULT else (change,)))).effects
+    assert _asked(found) == [Clause(subject="new", text=said, rows=(row,))]
+    assert found is not None
+    assert found.queued == f"stay in the queue; {said}"
+    for way in Way:
+        fates = fates_of(row, version, way)
+        assert (fates.running, fates.queued) == (
+            Fate(outcome=Outcome.GOES_ON),
+            Fate(outcome=Outcome.STARTS),
+        )
+        assert fates.new.outcome is (Outcome.REFUSED if "refuses" in said else Outcome.TAKEN_ELSEWHERE)
+
+
+def test_new_jobs_are_told_when_the_default_partition_is_removed() -> None:
+    gone = "  - {name: gpu, pools: [h100], default: true}\n"
+    new = changed(_TWO_PARTITIONS, (gone, ""), ("pools: [spare]}", "pools: [spare, h100]}"))
+    found = a_diff(_TWO_PARTITIONS, new).effects
+    assert found is not None
+    assert _DEFAULTS["default-removed"][1] in found.queued
+
+
+def test_first_default_partition_takes_no_job_from_another_one() -> None:
+    without = changed(_TWO_PARTITIONS, _NO_DEFAULT)
+    assert _asked(a_diff(without, _TWO_PARTITIONS).effects) == []
+
+
 def test_request_that_can_still_be_met_is_not_named() -> None:
     """More licences, GPUs and memory, and a partition that is UP again."""
     for case in CASES:
