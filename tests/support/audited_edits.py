@@ -6,6 +6,7 @@ from pathlib import Path
 STACKS = Path(__file__).parents[2] / "stacks"
 
 GOES_ON, STAYS_QUEUED, STAYS_OPEN, STAYS = "go on", "stay in the queue", "stay open", "stays where it is"
+NOT_PUT_BACK = "a copy of /srv/gpucluster-state is not put back: jobs that have ended since would run again"
 Change = tuple[str, str]
 _BURST_ZONES = "zones: [us-east-1a, us-east-1b]}"
 _LOGIN = ("pools:\n", "login: {machine: m7i.large, count: 1}\npools:\n")
@@ -83,7 +84,7 @@ EDITS = (
         worst="data-loss",
         says={
             "refused": "is protected: /srv/gpucluster-state",
-            "data": "on /srv/gpucluster-state is lost: an empty one replaces it",
+            "data": f"on /srv/gpucluster-state is lost: an empty one replaces it; {NOT_PUT_BACK}",
             "queued": "are lost",
         },
         never=("on machines that are replaced",),
@@ -96,7 +97,7 @@ EDITS = (
         worst="data-loss",
         says={
             "refused": "is protected: /srv/gpucluster-state, /apps, /home and /data",
-            "data": "is lost",
+            "data": NOT_PUT_BACK,
             "running": "are lost",
         },
         never=("on machines that are replaced",),
@@ -373,7 +374,7 @@ EDITS = (
             "refused": "is protected: /srv/gpucluster-state",
             "running": "are lost",
             "queued": "are lost",
-            "data": "on /srv/gpucluster-state is lost",
+            "data": f"on /srv/gpucluster-state is lost: it is deleted; {NOT_PUT_BACK}",
         },
         never=(GOES_ON, STAYS_QUEUED),
         steps=("squeue --all", "pulumi state unprotect", "pulumi up", "aws ec2 start-instances"),

@@ -12,6 +12,7 @@ from support.reviewed import a_diff
 from gpucluster.gitops.model import Diff, Effects
 
 _COPIES = re.compile(r"\b(tar|cp|mariadb-dump)\b")
+_COPY = re.compile(r"(?:kubectl exec POD -- )?tar .*-cf - (\S+) [|>]")
 EDITS = (*audited_edits.EDITS, *audited_pods.EDITS, *audited_hosts.EDITS)
 
 
@@ -72,6 +73,20 @@ def test_no_data_is_not_copied_beside_a_command_that_copies_it(edit: Audited) ->
     found = _effects(edit, with_resources=False)
     if "is not copied" in found.data:
         assert not [step for step in found.steps if _COPIES.search(step)]
+
+
+@each_edit
+def test_copy_is_put_back_where_a_new_store_takes_its_place_or_the_report_says_that_it_is_not(
+    edit: Audited,
+) -> None:
+    """The copy of slurmctld's state had no command that puts it back, and no word about it (tests/slurm/test_restored_state.py)."""
+    found = _effects(edit, with_resources=False)
+    for copied in (match for step in found.steps if (match := _COPY.match(step))):
+        file = f"{copied[1].rpartition('/')[2]}.tar"
+        back = [step for step in found.steps if f"cat {file}'" in step or f"< {file}" in step]
+        assert (
+            back or f"a copy of /{copied[1]} is not put back" in found.data or "it is deleted" in found.data
+        )
 
 
 @each_edit
