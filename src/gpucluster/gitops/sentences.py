@@ -281,6 +281,8 @@ def of_lost(lost: tuple[Loss, ...]) -> Iterator[str]:
 
 def _deleted(events: Events) -> Iterator[str]:
     yield from of_lost(events.lost)
+    if state := [one.path for one in events.lost if not one.shared]:
+        yield f"a copy of {_list(state)} is not put back: jobs that have ended since would run again"
     if events.new_head or events.login_gone:
         yield "on the root volume of a machine that is replaced or leaves is deleted"
 
