@@ -162,3 +162,10 @@ def _pins(file: Path) -> dict[str, str]:
     lines = [line for line in text.splitlines() if line]
     assert all(" --hash=sha256:" in line for line in lines)
     return {line.partition("==")[0]: line.partition("==")[2].split()[0] for line in lines}
+
+
+def test_pipelines_of_one_merge_request_do_not_post_at_the_same_time() -> None:
+    """Two jobs find no note of theirs, and both make one. On GitHub the workflow of docs/review.md has `concurrency`."""
+    job = GITLAB["gpucluster-review"]
+    assert job["resource_group"] == "gpucluster-review-$CI_MERGE_REQUEST_IID"
+    assert job["interruptible"] is True
