@@ -40,9 +40,7 @@ class RequestCase:
     depends: str = ""  # the case on whose job it depends
     types: tuple[str, str] = _TYPES  # GresTypes
     running_of: str = ""  # the case of which this one has only the running job
-    names_partition: bool = (
-        True  # else jobs go to the default one, of which slurm.conf, so each group of cases, has one
-    )
+    names_partition: bool = True  # else jobs go to the default one, which one case of a group may have
 
     @property
     def nodes(self) -> list[str]:

@@ -68,7 +68,7 @@ def of_jobs(
             found, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
         ),
         queued=sentences.queued(
-            found, clauses((*requests.texts(asked, "queued"), *(one.queued for one in said)))
+            found, clauses((*requests.texts(asked, "queued", "new"), *(one.queued for one in said)))
         ),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),

@@ -55,7 +55,7 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
             events, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
         ),
         queued=host_sentences.queued(
-            events, clauses((*requests.texts(asked, "queued"), *(one.queued for one in said)))
+            events, clauses((*requests.texts(asked, "queued", "new"), *(one.queued for one in said)))
         ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),

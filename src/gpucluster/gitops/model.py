@@ -84,7 +84,7 @@ class SpecChange:
 class Clause:
     """A part of a sentence about jobs. `rows`: its ids in `slurm.request_table`."""
 
-    subject: str  # running or queued
+    subject: str  # running, queued or new, which is said of the queue, too
     text: str
     rows: tuple[str, ...]
 

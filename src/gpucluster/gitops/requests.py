@@ -26,12 +26,12 @@ _STATES = {
 
 def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ...]:
     """Return the clauses about jobs. `new` is None if Slurm leaves, with its queue."""
-    return () if new is None else (*_queued(old, new, way), *_running(old, new, way))
+    return () if new is None else (*_queued(old, new, way), *_running(old, new, way), *_new(old, new))
 
 
-def texts(found: Iterable[Clause], subject: str) -> tuple[str, ...]:
-    """Return those of running or of queued jobs."""
-    return tuple(one.text for one in found if one.subject == subject)
+def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
+    """Return those of these jobs."""
+    return tuple(one.text for one in found if one.subject in subjects)
 
 
 def _queued(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
@@ -73,6 +73,24 @@ def _running(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
     moved = [one.name for one in old.partitions if _leave(one, old, new)]
     if moved and found is not None and found.outcome is Outcome.GOES_ON:
         yield Clause(subject="running", text=f"those on nodes that leave {listed(moved)} go on", rows=(row,))
+
+
+def _new(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
+    """Jobs that name no partition, where the default one goes."""
+    was, now = _default(old), _default(new)
+    if not was or was == now:
+        return
+    which = "new ones that name no partition"
+    row, what = (
+        ("default-moved", f"{which} go to {now}")
+        if now
+        else ("default-removed", f"sbatch refuses {which}: none is the default")
+    )
+    yield Clause(subject="new", text=f"after the change, {what}", rows=(row,))
+
+
+def _default(plan: SlurmPlan) -> str:
+    return next((one.name for one in plan.partitions if one.default), "")
 
 
 def _sentence(one: Lost, fates: Fates) -> str:

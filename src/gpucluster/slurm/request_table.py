@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     REQUEUED = "requeued"
     ENDED = "ended"
     TAKEN = "taken"  # by sbatch
+    TAKEN_ELSEWHERE = "taken by another partition"
     REFUSED = "refused"  # by sbatch
 
 

@@ -192,8 +192,8 @@ def test_clause_has_the_outcome_and_the_reason_of_its_row(case: Case, version: s
 _TWO_PARTITIONS = changed(LAB, *_TWO_POOLS)
 _NO_DEFAULT = ("pools: [h100], default: true}", "pools: [h100]}")
 _DEFAULTS = {
-    "default-removed": (_NO_DEFAULT, "sbatch refuses new ones that name no partition: none is the default"),
-    "default-moved": (("pools: [spare]}", "pools: [spare], default: true}"), "new ones that name no partition go to rest"),
+    "default-removed": (_NO_DEFAULT, "after the change, sbatch refuses new ones that name no partition: none is the default"),
+    "default-moved": (("pools: [spare]}", "pools: [spare], default: true}"), "after the change, new ones that name no partition go to rest"),
 }  # fmt: skip
 
 
