@@ -600,13 +600,44 @@ def test_renamed_cluster_is_applied_without_the_old_name(tmp_path, text):
     assert not any(one[0] == "cp" for one in head.calls)
 
 
-def test_first_bundle_of_a_head_with_the_state_of_another_cluster_is_refused(tmp_path):
+def test_first_bundle_of_a_head_with_the_state_of_another_cluster_is_refused_with_what_helps_there(tmp_path):
+    """It named `gpucluster diff OLD NEW`, and nobody had the old spec."""
     head = a_head(tmp_path)
     head.put(CLUSTER_NAME, "trial|7\n")
     machine = head.machine()
     state = slurmctld.fetch_bundle(machine, identity.from_host_file(machine, BootState()))
-    with pytest.raises(BundleRefusedError, match="the cluster 'trial', not 'lab'"):
+    with pytest.raises(BundleRefusedError) as refused:
         cluster_identity.check(machine, state)
+    assert str(refused.value) == (
+        "slurmctld's state is that of the cluster 'trial', not 'lab': CLUSTER NAME MISMATCH; this head has no earlier bundle. "
+        "To keep the jobs, first apply a spec with `name: trial`; to begin without them, stop slurmctld and move what is in "
+        "/var/spool/slurmctld away"
+    )
+
+
+def test_jobs_of_a_foreign_state_are_kept_by_a_first_spec_with_its_name(tmp_path):
+    head = Host(tmp_path).furnish("ctl0", names.ROLE_HEAD, RENAMED)
+    head.put(CLUSTER_NAME, "labor|7\n")
+    assert head.run()["ready"]
+    head.bring(a_bundle())
+    assert head.run()["ready"]
+    assert head.text(CLUSTER_NAME) == "lab|7\n"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "|7\n"])
+def test_state_without_a_name_is_refused_before_slurmctld_reads_the_bundle(tmp_path, text):
+    """slurmctld ends with such a file (S50), which a full disk leaves."""
+    head = a_head_with_state(tmp_path, "lab|7\n")
+    head.put(CLUSTER_NAME, text)
+    head.bring(a_bundle(conf=CONF + "Nodes=other\n"))
+    status = head.run()
+    assert status["refused"] == (
+        "/var/spool/slurmctld/clustername has no name: CLUSTER NAME MISMATCH; if /var/spool/slurmctld is the state of this cluster, "
+        "remove that file: slurmctld writes it at its start"
+    )
+    assert status["applied"] == artifacts.digest(a_bundle())
+    assert ("scontrol", "reconfigure") not in head.calls
+    assert head.text(CLUSTER_NAME) == text
 
 
 @pytest.mark.parametrize(
