@@ -80,6 +80,22 @@ def test_jobs_meet_each_edit_as_recorded(version: str, edit: str) -> None:
     assert found in rows
 
 
+@pytest.mark.parametrize("text", ["", "|7\n"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_state_without_a_name_ends_slurmctld_and_the_agent_refuses_before(version: str, text: str) -> None:
+    old, new = _plans("renamed", version)
+    with RealSlurm(version, old) as slurm:
+        head = WholeHead(slurm)
+        assert head.apply(old) == ""
+        slurm.path(CLUSTER_NAME).write_text(text)
+        process = head.units["slurmctld.service"]
+        assert head.apply(new).startswith(f"{CLUSTER_NAME} has no name")
+        assert process.poll() is None, "nothing stops"
+        assert head.restart() == "CLUSTER NAME MISMATCH."
+        slurm.path(CLUSTER_NAME).unlink()
+        assert head.restart() == ""
+
+
 def _observed(slurm: RealSlurm, edit: str, old: SlurmOnHosts, new: SlurmOnHosts) -> Seen:
     for uid, user in enumerate(PEOPLE, start=5001):
         slurm.must("useradd", "--uid", str(uid), "--no-create-home", user)
