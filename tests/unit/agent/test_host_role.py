@@ -592,6 +592,35 @@ def test_state_of_a_third_cluster_is_refused_and_never_renamed(tmp_path):
     assert head.text(CLUSTER_NAME) == "trial|7\n"
 
 
+def test_state_with_another_number_than_at_slurmctlds_last_start_is_never_renamed(tmp_path):
+    """Only the name was compared, so the state of another cluster with the same name was renamed."""
+    head = a_head(tmp_path)
+    head.put(CLUSTER_NAME, "lab|7\n")
+    assert head.run()["ready"]
+    head.put(CLUSTER_NAME, "lab|9\n")
+    head.bring(RENAMED)
+    assert head.run()["refused"] == (
+        "slurmctld's state has the number 9, and slurmctld last started here with 7: the state may be that of another cluster 'lab'; "
+        "if it is yours, copy /var/spool/slurmctld and remove /var/spool/slurmctld/clustername"
+    )
+    assert head.text(CLUSTER_NAME) == "lab|9\n"
+
+
+@pytest.mark.parametrize("old", [LOCAL, ELSEWHERE])
+def test_state_with_another_number_is_not_removed_for_another_database(tmp_path, old):
+    new = with_accounting(OTHER)
+    said = refusal(tmp_path, with_accounting(old), new, "lab|9\n", started="lab|7")
+    assert "has the number 9, and slurmctld last started here with 7" in said
+    assert "gpucluster diff" not in said
+
+
+@pytest.mark.parametrize("started", ["", "lab", "lab|7"])
+def test_number_that_is_the_same_or_not_known_does_not_refuse(tmp_path, started):
+    """An older agent saved none, and Slurm 22.05 has none."""
+    new = replace(with_accounting(LOCAL), times=replace(PLAN.times, poll_s=7))
+    assert refusal(tmp_path, with_accounting(LOCAL), new, "lab|7\n", started=started) == ""
+
+
 @pytest.mark.parametrize("text", ["", "labor|7\n"])
 def test_renamed_cluster_is_applied_without_the_old_name(tmp_path, text):
     head = a_head_with_state(tmp_path, text)
@@ -658,14 +687,14 @@ def test_another_database_is_refused_where_the_state_has_a_number(tmp_path, old,
     assert ("has the number of another accounting database: CLUSTER ID MISMATCH" in said) is refused
 
 
-def refusal(root: Path, old: SlurmOnHosts, new: SlurmOnHosts, text: str) -> str:
+def refusal(root: Path, old: SlurmOnHosts, new: SlurmOnHosts, text: str, *, started: str = "") -> str:
     """What the check says of `new` on a head with the bundle of `old`, which it then goes on with."""
     head = Host(root).furnish("ctl0", names.ROLE_HEAD, a_bundle(old))
     machine = head.machine()
     state = slurmctld.fetch_bundle(machine, identity.from_host_file(machine, BootState()))
     before = boot_state.require(state.bundle)
     bundles.apply(machine, before.digest)
-    boot_state.update(machine, good=before.digest)
+    boot_state.update(machine, good=before.digest, clustername=started)
     if text:
         head.put(CLUSTER_NAME, text)
     head.bring(a_bundle(new, conf="ClusterName=lab\n"))
