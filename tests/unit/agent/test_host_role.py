@@ -585,7 +585,10 @@ def test_renamed_cluster_with_accounting_is_refused_and_nothing_stops(tmp_path, 
 
 
 def test_state_of_a_third_cluster_is_refused_and_never_renamed(tmp_path):
-    head = a_head_with_state(tmp_path, "trial|7\n")
+    head = a_head(tmp_path)
+    head.put(CLUSTER_NAME, "lab|9\n")
+    assert head.run()["ready"]
+    head.put(CLUSTER_NAME, "trial|7\n")
     head.bring(RENAMED)
     status = head.run()
     assert "the cluster 'trial', not 'labor': CLUSTER NAME MISMATCH" in str(status["refused"])

@@ -75,7 +75,7 @@ def require(value: T | None) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """`node` and `good` survive a reboot; the other fields belong to `boot_id`. Times are those of `Machine.now`."""
+    """`node`, `good` and `clustername` survive a reboot; the other fields belong to `boot_id`. Times are those of `Machine.now`."""
 
     boot_id: str
     last_contact_at: (
@@ -83,6 +83,7 @@ class SavedState:
     )
     node: str = ""
     good: str = ""  # head: digest of the last bundle with which slurmctld and the daemon started
+    clustername: str = ""  # head: `NAME|NUMBER` of slurmctld's state at its last start
     slurmd_node: str = ""  # the node name of slurmd's last start
     incarnation: int = 0  # the slot's incarnation at slurmd's last start
     munge_key_time_ns: int = 0  # host: when the munge key of slurmd's last start was written
@@ -109,7 +110,9 @@ def load(machine: Machine) -> SavedState:
             saved = codec.loads(SavedState, text)
         except ValueError:
             continue
-        return saved if saved.boot_id == boot_id else replace(new, node=saved.node, good=saved.good)
+        if saved.boot_id == boot_id:
+            return saved
+        return replace(new, node=saved.node, good=saved.good, clustername=saved.clustername)
     return new
 
 

@@ -5,7 +5,7 @@ number than slurmdbd (S50). `state_name` writes another name where that keeps ev
 applied bundle until an operator has done what the reason says.
 """
 
-from gpucluster.agent.boot import bundles, slurmctld
+from gpucluster.agent.boot import boot_state, bundles, slurmctld
 from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine
 from gpucluster.plan import slurm_identity
@@ -27,14 +27,29 @@ def check(machine: Machine, state: BootState) -> BootState:
     if digest == bundle.digest or not machine.path(CLUSTER_NAME).exists():
         return state
     applied = None if digest is None else bundles.stored(machine, digest)
-    if reason := _contradiction(machine.read(CLUSTER_NAME), applied and applied.plan, bundle.plan):
+    text, old = machine.read(CLUSTER_NAME).strip(), applied and applied.plan
+    started = boot_state.load(machine).clustername
+    reason = _other_number(text, started, old, bundle.plan) or _contradiction(text, old, bundle.plan)
+    if reason:
         return slurmctld.last_good(machine, state, reason, bundle.digest)
     return state
 
 
+def _other_number(text: str, started: str, old: SlurmPlan | None, new: SlurmPlan) -> str:
+    """Return that the state is not the one of slurmctld's last start, where the number counts; empty if it is, or if nobody knows."""
+    (name, _, number), (same, _, known) = text.partition("|"), started.partition("|")
+    counts = new.slurm.accounting is not None or (old is not None and slurm_identity.takes_name(old, new))
+    if not (counts and number and known) or name != same or number == known:
+        return ""
+    return (
+        f"slurmctld's state has the number {printable(number, 20)}, and slurmctld last started here with {known}: the state may be "
+        f"that of another cluster {printable(name, 64)!r}; if it is yours, copy {STATE} and remove {CLUSTER_NAME}"
+    )
+
+
 def _contradiction(text: str, old: SlurmPlan | None, new: SlurmPlan) -> str:
     """Return why slurmctld's state is not that of the new plan, and what helps; empty if it is."""
-    name, _, number = text.strip().partition("|")
+    name, _, number = text.partition("|")
     if not name:
         return _NO_NAME
     if old is not None and name == old.name and slurm_identity.takes_name(old, new):

@@ -18,6 +18,7 @@ from gpucluster.agent.boot.runner import one_line
 from gpucluster.agent.machine import BundleRefusedError, Machine, NotYetError
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
+from gpucluster.plan.slurm_identity import CLUSTER_NAME
 from gpucluster.shell import CommandError
 
 CONF = f"{names.SLURM_DIR}/slurm.conf"
@@ -178,7 +179,8 @@ def _start(machine: Machine, state: BootState, bundle: Bundle) -> None:
     elif not boot_state.load(machine).standby_stops:
         return
     _wait_until_up(machine, state)
-    boot_state.update(machine, slurm_digest=wanted, standby_stops=0)
+    started = machine.read(CLUSTER_NAME).strip()
+    boot_state.update(machine, slurm_digest=wanted, standby_stops=0, clustername=started)
 
 
 def _known_names(machine: Machine, state: BootState) -> set[str]:
