@@ -7,6 +7,7 @@ GPUCLUSTER_RECORD=1 writes tests/recorded/identity-edits.json, from which `make 
 import dataclasses
 import json
 import os
+import shlex
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from test_accounting import PEOPLE, _plan
 from test_external_database import ARN
 from whole_head import WholeHead
 
-from gpucluster.gitops.identity import COPY
-from gpucluster.plan import names
-from gpucluster.plan.model import Accounting, SlurmOnHosts
+from gpucluster.agent.boot import boot_state
+from gpucluster.gitops.identity import COPY, highest_id
+from gpucluster.gitops.steps import COPY_DUMP
+from gpucluster.plan.model import Accounting, SlurmLine, SlurmOnHosts
 from gpucluster.plan.model import ExternalDatabase as Elsewhere
 from gpucluster.plan.slurm_identity import CLUSTER_NAME
 
@@ -28,7 +30,6 @@ LOOKS = (
     40  # at an idle node beside a queued job with one of these reasons: some passes of the scheduler (2 s)
 )
 NEVER = ("InvalidAccount", "PartitionConfig")
-DUMP = ("mariadb-dump", "--single-transaction", "--databases", names.DATABASE)
 SCRIPT = """#!/bin/sh
 echo start >> /tmp/starts
 until [ -e /tmp/stop ]; do sleep 0.2; done
@@ -96,6 +97,38 @@ def test_state_without_a_name_ends_slurmctld_and_the_agent_refuses_before(versio
         assert head.restart() == ""
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_highest_job_id_of_the_database_is_asked_and_a_first_id_above_it_is_taken(version: str) -> None:
+    """And a copy into a database with tables changes none of them."""
+    old, new = _plans("accounting added without accounts", version)
+    with RealSlurm(version, old) as slurm:
+        head = WholeHead(slurm)
+
+        def highest(name: str) -> str:
+            asked = slurm.run("mariadb", "--skip-column-names", "--execute", highest_id(name))
+            return asked.out.strip() or asked.err
+
+        assert head.apply(new) == ""
+        assert boot_state.load(head.machine()).clustername == slurm.path(CLUSTER_NAME).read_text().strip()
+        assert highest("lab") == "NULL"
+        assert "ERROR 1146" in highest("labor")
+        job = slurm.must("sbatch", "--parsable", "--hold", "--wrap", "true").strip()
+        slurm.wait(lambda: highest("lab") == job, "the record")
+        slurm.must("mariadb", "--execute", "UPDATE slurm_acct_db.lab_job_table SET id_job = 5000")
+        assert highest("lab") == "5000"
+        assert f"NEXT_JOB_ID             = {int(job) + 1}\n" in slurm.must("scontrol", "show", "config")
+
+        lines = (*new.slurm.lines, SlurmLine(file="slurm.conf", key="FirstJobId", value="5001"))
+        first = dataclasses.replace(new, slurm=dataclasses.replace(new.slurm, lines=lines))
+        assert head.apply(first) == ""
+        assert "FirstJobId              = 5001\n" in slurm.must("scontrol", "show", "config")
+        assert slurm.must("sbatch", "--parsable", "--hold", "--wrap", "true").strip() == "5001"
+
+        copied = slurm.run("mariadb", stdin=slurm.must(*shlex.split(COPY_DUMP)))
+        assert (copied.code, "already exists" in copied.err) == (1, True)
+        slurm.wait(lambda: highest("lab") == "5001", "the table is as before, and takes the record")
+
+
 def _observed(slurm: RealSlurm, edit: str, old: SlurmOnHosts, new: SlurmOnHosts) -> Seen:
     for uid, user in enumerate(PEOPLE, start=5001):
         slurm.must("useradd", "--uid", str(uid), "--no-create-home", user)
@@ -120,7 +153,7 @@ def _observed(slurm: RealSlurm, edit: str, old: SlurmOnHosts, new: SlurmOnHosts)
         assert slurm.path(CLUSTER_NAME).read_text().startswith("lab|")
         if edit == "another database with a copy":
             assert site is not None
-            slurm.must(*CLIENT, stdin=slurm.must(*DUMP))
+            slurm.must(*CLIENT, stdin=slurm.must(*shlex.split(COPY_DUMP)))
         head.machine().run(["systemctl", "stop", "slurmctld.service"])
         slurm.must("sh", "-c", COPY)
         told = head.apply(new)

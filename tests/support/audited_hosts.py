@@ -51,7 +51,7 @@ EDITS = (
         steps=(
             "systemctl disable --now gpucluster-watch.timer gpucluster-accounts.timer gpucluster-agent.service slurmctld slurmdbd",
             "apt-get install munge slurmctld mariadb-server",
-            "ssh -p 22 admin@192.0.2.10 sudo mariadb-dump --single-transaction --databases slurm_acct_db | mariadb",
+            "ssh -p 22 admin@192.0.2.10 sudo mariadb-dump --single-transaction --databases slurm_acct_db --skip-add-drop-table | mariadb",
             _PLAYBOOK,
         ),
     ),

@@ -88,8 +88,10 @@ def test_commands_of_another_database_come_when_the_head_has_refused_the_bundle(
     steps = [step.partition("    #")[0] for step in effects("another database").steps]
     assert steps == [
         "pulumi up --stack edits",
+        "mariadb --host=db.example.org --port=3306 --ssl-ca=/etc/ssl/ca.pem --user=USER --password --execute 'SELECT MAX(id_job) FROM slurm_acct_db.`edits_job_table`'",
+        "scontrol show config | grep -E 'NEXT_JOB_ID|FirstJobId'",
         "systemctl stop gpucluster-agent.service slurmctld",
-        "mariadb-dump --single-transaction --databases slurm_acct_db | mariadb --host=db.example.org --port=3306 --ssl-ca=/etc/ssl/ca.pem --user=USER --password",
+        "mariadb-dump --single-transaction --databases slurm_acct_db --skip-add-drop-table | mariadb --host=db.example.org --port=3306 --ssl-ca=/etc/ssl/ca.pem --user=USER --password",
         COPY,
         "systemctl start gpucluster-agent.service",
     ]
@@ -100,6 +102,8 @@ def test_queue_is_emptied_before_its_associations_are_lost():
     assert steps == [
         "scontrol update partitionname=PARTITION state=drain",
         "squeue --states=pending",
+        "systemctl start mariadb && mariadb --execute 'SELECT MAX(id_job) FROM slurm_acct_db.`labor_job_table`'",
+        "scontrol show config | grep -E 'NEXT_JOB_ID|FirstJobId'",
         "systemctl stop gpucluster-watch.timer gpucluster-agent.service slurmctld",
         COPY,
         "gpucluster inventory labor --to site",
@@ -132,6 +136,18 @@ def test_commands_of_another_name_do_not_follow_a_state_that_has_moved():
     assert not [step for step in found.steps if step.startswith(COPY)]
     assert found.refused == ""
     assert "history and fair-share of accounting stay under the name lab" in found.data
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit != "shorter keep"])
+def test_clustername_is_removed_after_the_job_ids_of_the_database_are_compared(edit):
+    """Jobs got ids that jobs in the database have. Without accounting there are no ids to compare."""
+    steps = effects(edit).steps
+    removes = [at for at, step in enumerate(steps) if COPY in step]
+    assert bool(removes) is any("SELECT MAX(id_job)" in step for step in steps)
+    if removes:
+        at = next(at for at, step in enumerate(steps) if "NEXT_JOB_ID" in step)
+        assert "SELECT MAX(id_job)" in steps[at - 1]
+        assert at < next(one for one, step in enumerate(steps) if "systemctl stop" in step) < removes[0]
 
 
 def test_shorter_keep_names_the_files():
