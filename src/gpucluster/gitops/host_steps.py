@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.host_sentences import has_database
-from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, SPARE_UID, of_partitions, rename
+from gpucluster.gitops.steps import (
+    CLUSTER,
+    COPY_DUMP,
+    DUMP,
+    HELD,
+    NO_JOBS,
+    OPEN,
+    SPARE_UID,
+    of_partitions,
+    rename,
+)
 from gpucluster.plan import mounts, names
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.slurm import hostlist
@@ -17,7 +27,6 @@ APPLY = (
     "ansible-playbook -i site/inventory.yml playbooks/site.yml",
 )
 _STATE = BOUND_FOLDERS["slurmctld"]
-_DUMP = f"mariadb-dump --single-transaction --databases {names.DATABASE}"
 _TAR = "tar -C / --acls --xattrs"
 _SSH = "libpam-slurm-adopt"  # the packages are those of `host_packages` in playbooks/packages.yml
 
@@ -72,7 +81,7 @@ def _of_head(events: HostEvents) -> Iterator[str]:
     what = "slurmctld's state, munge's key and the exports" if kept else "slurmctld's state and munge's key"
     yield f"{ssh} {_TAR} -cf - {paths} | {_TAR} -xpf -    # on {there}, as root: {what}"
     if database:
-        yield f"{ssh} {_DUMP} | mariadb    # on {there}, as root"
+        yield f"{ssh} {COPY_DUMP} | mariadb    # on {there}, as root"
     if events.mounts.changed:
         yield f"umount {' '.join(events.mounts.changed)}    # on each node, as root, without processes that use it"
 
@@ -80,7 +89,7 @@ def _of_head(events: HostEvents) -> Iterator[str]:
 def _of_version(events: HostEvents) -> Iterator[str]:
     plan, version = events.new, events.new.slurm.version
     if has_database(events.old) and not events.head_moves:
-        yield f"{_DUMP} > backup.sql    # on {events.old.head.name}, as root"
+        yield f"{DUMP} > backup.sql    # on {events.old.head.name}, as root"
     accounting = ("slurmdbd",) if plan.slurm.accounting is not None else ()
     ssh = (_SSH,) if plan.slurm.node_ssh is not None else ()
     if events.older:

@@ -6,6 +6,7 @@ tests/slurm/test_cluster_identity.py makes happen what the notes say, on Slurm 2
 from collections.abc import Iterator
 
 from gpucluster.gitops.field_effects import Note
+from gpucluster.gitops.steps import COPY_DUMP
 from gpucluster.plan import names
 from gpucluster.plan.model import Accounting, ClusterPlan, ExternalDatabase, SlurmPlan
 from gpucluster.plan.slurm_identity import (
@@ -26,7 +27,6 @@ NO_QUEUE = (
 )
 OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
 COPY = f"cp --archive {STATE} /root/slurmctld-before && rm {CLUSTER_NAME}"
-_DUMP = f"mariadb-dump --single-transaction --databases {names.DATABASE}"
 _AS_ROOT = "    # on the head, as root"
 _WAITS = "those that do not start before wait with InvalidAccount or PartitionConfig, and never start"
 _NO_LIMITS = "those above a limit of accounts or QOS may start, as there is none then"
@@ -67,6 +67,7 @@ def note(old: SlurmPlan, new: SlurmPlan) -> Note:
         now is not None and now.enforced and (is_renamed(old, new) or was is None)
     )  # associations of queued jobs
     on_head = (
+        *_compared(new),
         *_stopped(new),
         *_moved(was, now),
         f"{COPY}{_AS_ROOT}{': the playbook starts slurmctld again' if on_hosts else ''}",
@@ -77,6 +78,34 @@ def note(old: SlurmPlan, new: SlurmPlan) -> Note:
         data=records(old, new),
         before=(*first, *on_head) if on_hosts else first,
         after=last if on_hosts else (*on_head, *_started(new), *last),
+    )
+
+
+def highest_id(name: str) -> str:
+    """Return the query for the highest job id of a cluster in the database, which has no table of a cluster that it does not know."""
+    return f"SELECT MAX(id_job) FROM {names.DATABASE}.`{name}_job_table`"  # noqa: S608  an operator reads and types it
+
+
+def _compared(new: SlurmPlan) -> Iterator[str]:
+    """Yield what shows whether jobs would get ids that are taken, while slurmctld and the database still run."""
+    if new.slurm.accounting is None:
+        return
+    database = new.slurm.accounting.database
+    there = isinstance(database, ExternalDatabase)
+    client = _client(database) if there else "systemctl start mariadb && mariadb"
+    none = "NULL and ERROR 1146 say that there is none" + (
+        "" if there else ", and so does a head without MariaDB"
+    )
+    yield f"{client} --execute '{highest_id(new.name)}'{_AS_ROOT}: the highest job id of {new.name} in the database. {none}"
+    yield (
+        "scontrol show config | grep -E 'NEXT_JOB_ID|FirstJobId'    # go on only if one of these is higher, or there is none; else "
+        "jobs get ids that are taken: first apply a higher FirstJobId in `slurm.extra`"
+    )
+
+
+def _client(database: ExternalDatabase) -> str:
+    return (
+        f"mariadb --host={database.host} --port={database.port} --ssl-ca={database.ca} --user=USER --password"
     )
 
 
@@ -103,13 +132,12 @@ def _moved(was: Accounting | None, now: Accounting | None) -> Iterator[str]:
         or not isinstance(now.database, ExternalDatabase)
     ):
         return
-    there = f"mariadb --host={now.database.host} --port={now.database.port} --ssl-ca={now.database.ca} --user=USER --password"
     source = (
-        f"{_DUMP} --host={was.database.host} --user=USER --password"
+        f"{COPY_DUMP} --host={was.database.host} --user=USER --password"
         if isinstance(was.database, ExternalDatabase)
-        else _DUMP
+        else COPY_DUMP
     )
-    yield f"{source} | {there}{_AS_ROOT}: history and fair-share"
+    yield f"{source} | {_client(now.database)}{_AS_ROOT}: history and fair-share; it fails where the new database has tables, and changes none"
 
 
 def records(old: SlurmPlan, new: SlurmPlan) -> str:

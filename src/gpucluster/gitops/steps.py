@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.events import Controller, Events, Renamed
 from gpucluster.gitops.storage_events import Loss
+from gpucluster.plan import names
 from gpucluster.plan.removals import Removals
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 
@@ -22,6 +23,8 @@ HELD = (
     f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits",
     f"gpucluster bundle apply DIGEST --now -c {CLUSTER}    # only to end these jobs instead",
 )
+DUMP = f"mariadb-dump --single-transaction --databases {names.DATABASE}"
+COPY_DUMP = f"{DUMP} --skip-add-drop-table"  # read by a database that has one of the tables, it ends there
 NEWER = "/root/slurmctld-newer"
 # slurmctld's folder is a mount point, so what it holds is moved. tests/slurm/test_upgrade.py types this
 MOVE_STATE = (
