@@ -10,11 +10,14 @@ import pytest
 from support.fake_machine import CONF, FakeMachine, FakeServices, Killed, a_bundle, a_small_plan
 
 from gpucluster import artifacts
-from gpucluster.agent.boot import bundles, slurmctld
+from gpucluster.agent.boot import bundles, cluster_identity, slurmctld
 from gpucluster.agent.boot.boot_state import BootState
+from gpucluster.agent.machine import Machine
 from gpucluster.agent.roles import head as head_role
+from gpucluster.agent.roles import standby as standby_role
 from gpucluster.plan import names
-from gpucluster.plan.model import Leaf, SiteReservation
+from gpucluster.plan.model import Accounting, Leaf, LocalDatabase, SiteReservation
+from gpucluster.plan.slurm_identity import CLUSTER_NAME
 from gpucluster.slurm.observed_switches import dumps
 
 GOOD = a_bundle(a_small_plan())
@@ -281,6 +284,35 @@ def test_only_the_applied_and_the_newest_tree_stay(tmp_path):
         agent.offer(a_bundle(a_small_plan(always_on=count)))
     trees = [p.name for p in (tmp_path / bundles.TREES.lstrip("/")).iterdir()]
     assert trees == [bundles.applied(agent.head.machine())]
+
+
+LOCAL = Accounting(database=LocalDatabase(buffer_pool_mib=128), keep_s=86400)
+RECORDED = a_bundle(replace(a_small_plan(), slurm=replace(a_small_plan().slurm, accounting=LOCAL)))
+
+
+def test_head_without_storage_of_its_state_refuses_another_database(tmp_path):
+    """Its state is on the root volume, and has a number, too."""
+    agent = a_ready_head(tmp_path)
+    agent.head.put(CLUSTER_NAME, "trial|7\n")
+    assert "CLUSTER ID MISMATCH" in str(agent.offer(RECORDED)["refused"])
+
+
+@pytest.mark.parametrize("role", [head_role, standby_role])
+def test_state_that_a_boot_mounts_is_compared_when_it_is_there(tmp_path, role):
+    """The comparison came before the mount, so a head that booted with another database found no state to refuse."""
+    agent = a_ready_head(tmp_path)
+
+    def bind(machine: Machine, state: BootState) -> BootState:
+        agent.head.put(CLUSTER_NAME, "trial|7\n")
+        return state
+
+    agent.head.services.objects[names.BUNDLE_KEY] = RECORDED
+    steps = [bind if name == "state" else step for name, step in role.AFTER_BUNDLE]
+    machine = agent.head.machine()
+    state = slurmctld.fetch_bundle(machine, agent.known)
+    for step in steps:
+        state = step(machine, state) if step in (bind, cluster_identity.check) else state
+    assert "CLUSTER ID MISMATCH" in state.refused
 
 
 def test_head_killed_after_any_effect_reaches_the_same_state(tmp_path):

@@ -7,7 +7,7 @@ from support.identity_edits import EDITS, LAB_WITH, recorded
 from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops.identity import COPY, is_another
-from gpucluster.gitops.model import Diff, Effects
+from gpucluster.gitops.model import Diff, Effects, Kind, ResourceChange
 from gpucluster.spec import UpdateClass
 
 RECORDED = recorded()
@@ -148,6 +148,37 @@ def test_clustername_is_removed_after_the_job_ids_of_the_database_are_compared(e
         at = next(at for at, step in enumerate(steps) if "NEXT_JOB_ID" in step)
         assert "SELECT MAX(id_job)" in steps[at - 1]
         assert at < next(one for one, step in enumerate(steps) if "systemctl stop" in step) < removes[0]
+
+
+WITH_STATE = ("head: {machine: m7i.xlarge", "head: {machine: m7i.xlarge, state: 100GiB")
+NEW_HEAD = ResourceChange(
+    kind=Kind.REPLACED,
+    type="aws:ec2/instance:Instance",
+    name="edits-head",
+    update=UpdateClass.REPLACE,
+    why="its image changes",
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "head", "said"),
+    [
+        (False, "stays", "the head refuses the bundle, and goes on with the old one"),
+        (True, "stays", "the head refuses the bundle, and goes on with the old one"),
+        (False, "is replaced", ""),
+        (True, "is replaced", "another head cannot get another accounting database in one edit"),
+    ],
+)
+def test_refusal_is_said_of_a_head_that_has_the_old_bundle_and_its_state(state, head, said):
+    """A new head has no old bundle to go on with, and on its own root volume it has no state. Here its image is looked up."""
+    old, new = (one.replace(*WITH_STATE) if state else one for one in EDITS["another database"])
+    found = a_diff(old, new, (NEW_HEAD,) if head == "is replaced" else ()).effects
+    assert found is not None
+    assert found.refused.startswith(said)
+    assert ("goes on with the old one" in found.refused) is (head == "stays")
+    if (state, head) == (False, "is replaced"):
+        assert found.refused == ""
+        assert not any(COPY in step for step in found.steps)
 
 
 def test_shorter_keep_names_the_files():

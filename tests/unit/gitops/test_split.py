@@ -97,4 +97,6 @@ def test_another_head_comes_before_another_identity(old: str, new: str) -> None:
     found = effects(old, moved)
     assert found.refused.startswith("another head cannot get another ")
     assert "First change the head" in found.refused
+    assert "goes on with the old one" not in found.refused, "a new head has no old bundle"
+    assert ".before-" not in found.data, "a new head writes no other name"
     assert "another head" not in effects(old, new).refused
