@@ -54,7 +54,8 @@ def of_jobs(
     changes, (old, new) = tuple(changes), plans
     stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
     said = [] if found.queue_lost else list(notes(changes))
-    said += [] if stays is None else [identity.note(old, stays), boots.note(old, stays)]
+    said += [] if stays is None else [identity.note(old, stays, moved=found.new_head), boots.note(old, stays)]
+    by_head = "" if stays is None else identity.refused(old, stays, moved=found.new_head)
     asked = requests.clauses(
         old, stays, Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
     )
@@ -72,7 +73,7 @@ def of_jobs(
         ),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),
-        refused=sentences.refused(found) or ("" if stays is None else identity.refused(old, stays)),
+        refused="; ".join(clauses((by_head, sentences.refused(found)))),
         steps=_named(name, lines),
         clauses=(*sentences.clauses(found), *asked, *of_rows(said)),
     )

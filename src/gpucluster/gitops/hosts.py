@@ -59,7 +59,7 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
         ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
-        refused="" if events.older else identity.refused(old, new),
+        refused="" if events.older else identity.refused(old, new, moved=events.head_moves),
         clauses=(*host_sentences.clauses(events), *asked, *of_rows(said)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))
@@ -70,4 +70,4 @@ def _of_identity(events: HostEvents) -> Note:
     """An older slurmctld starts without its state, so with any name and database."""
     if events.older:
         return Note(data=identity.records(events.old, events.new))
-    return identity.note(events.old, events.new)
+    return identity.note(events.old, events.new, moved=events.head_moves)

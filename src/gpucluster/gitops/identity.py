@@ -44,8 +44,10 @@ def is_refused(old: SlurmPlan, new: SlurmPlan) -> bool:
     return has_other_database(old, new) or (is_renamed(old, new) and not takes_name(old, new))
 
 
-def refused(old: SlurmPlan, new: SlurmPlan) -> str:
-    """Return why the head refuses the bundle; empty if it does not."""
+def refused(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> str:
+    """Return why the edit is not applied as it is; empty if it is. `moved`: another head gets slurmctld's state."""
+    if moved:
+        return _of_another_head(old, new)
     if not is_refused(old, new):
         return ""
     what, words = ("name", NAME_MISMATCH) if is_renamed(old, new) else ("number", ID_MISMATCH)
@@ -55,8 +57,21 @@ def refused(old: SlurmPlan, new: SlurmPlan) -> str:
     )
 
 
-def note(old: SlurmPlan, new: SlurmPlan) -> Note:
+def _of_another_head(old: SlurmPlan, new: SlurmPlan) -> str:
+    """Another head has no earlier bundle: it neither writes another name into the state that it gets, nor goes on without one."""
+    if not (is_renamed(old, new) or has_other_database(old, new)):
+        return ""
+    what = "name" if is_renamed(old, new) else "accounting database"
+    return (
+        f"another head cannot get another {what} in one edit, because slurmctld does not start there with the state of the old one. "
+        f"First change the head; write the other {what} when slurmctld runs on it"
+    )
+
+
+def note(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> Note:
     """Return what is said of jobs and data, and the commands, besides those of the fields."""
+    if moved and _of_another_head(old, new):
+        return Note()
     was, now = old.slurm.accounting, new.slurm.accounting
     if takes_name(old, new):
         return Note(data=f"of slurmctld as it was stays in {backup_of(new.name)}")

@@ -2,22 +2,16 @@
 
 from collections.abc import Iterator
 
-from gpucluster.gitops.rebuilt import head, turned
 from gpucluster.gitops.refine import release
 from gpucluster.plan.model import (
     ClusterPlan,
-    KubernetesOnAws,
     Mount,
     NfsFromServer,
     OtherMount,
     SiteEfs,
     SiteLustre,
-    SlurmOnAws,
-    SlurmPlan,
     eks_of,
 )
-from gpucluster.plan.slurm_identity import has_other_database, is_renamed
-from gpucluster.plan.state_storage import state_mount
 
 _ELSEWHERE = (
     NfsFromServer,
@@ -29,26 +23,7 @@ _ELSEWHERE = (
 
 def splits(old: ClusterPlan, new: ClusterPlan) -> tuple[str, ...]:
     """Return a sentence for each part of an edit of one cluster that needs two edits."""
-    return (*_heads(old, new), *_partitions(old, new), *_mounts(old, new), *_releases(old, new))
-
-
-def _heads(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:
-    """Another head has no earlier bundle: it neither writes another name into the state that it gets, nor goes on without one."""
-    if isinstance(old, KubernetesOnAws) or isinstance(new, KubernetesOnAws) or not _has_moved(old, new):
-        return
-    if is_renamed(old, new) or has_other_database(old, new):
-        what = "name" if is_renamed(old, new) else "accounting database"
-        yield (
-            f"another head cannot get another {what} in one edit, because slurmctld does not start there with the state of the old one. "
-            f"First change the head; write the other {what} when slurmctld runs on it"
-        )
-
-
-def _has_moved(old: SlurmPlan, new: SlurmPlan) -> bool:
-    """Return whether another head gets slurmctld's state."""
-    if isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws):
-        return state_mount(old) is not None and bool(turned(head(old), head(new)))
-    return (old.head.name, old.head.address) != (new.head.name, new.head.address)
+    return (*_partitions(old, new), *_mounts(old, new), *_releases(old, new))
 
 
 def _partitions(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:

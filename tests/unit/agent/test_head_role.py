@@ -329,7 +329,7 @@ def test_head_killed_after_any_effect_reaches_the_same_state(tmp_path):
         head.kill_after = None
         assert Agent(head).look()["ready"]
         assert head.snapshot() == whole.snapshot(), f"killed after {turn} effects"
-    assert reached >= len(head_role.BOOT) - 3, "without accounting three steps have no effect"
+    assert reached >= len(head_role.BOOT) - 4, "without accounting and a state four steps have no effect"
 
 
 def test_head_killed_during_a_bad_bundle_returns_to_the_last_good_one(tmp_path):

@@ -1,4 +1,4 @@
-"""Refuse a bundle whose cluster is not that of slurmctld's state, before anything stops.
+"""Refuse a bundle whose cluster is not that of slurmctld's state, before slurmctld stops.
 
 slurmctld ends at its start if the file `clustername` of its state has no name, another name than slurm.conf, or another
 number than slurmdbd (S50). `state_name` writes another name where that keeps every job. Else the head goes on with the

@@ -38,6 +38,7 @@ AFTER_BUNDLE: StepTable = (  # repeated at each check; a step changes nothing if
     ("hold", held_bundle.hold),
     ("hostname", hostnames.for_head),
     *STORAGE,
+    ("state-cluster", cluster_identity.check),  # a boot mounts the state just now
     ("directory", directory.configure),
     ("users", accounts.apply),
     ("accounting", accounting.run_slurmdbd),

@@ -100,6 +100,7 @@ AFTER_BUNDLE: StepTable = (
     ("hostname", hostnames.for_standby),
     ("mounts", block_devices.mount_all),
     ("state", block_devices.bind_state),
+    ("state-cluster", cluster_identity.check),  # a boot mounts the state just now
     ("directory", directory.configure),
     ("users", accounts.apply),
     ("standby-conf", write_local_conf),
