@@ -50,6 +50,27 @@ def test_what_is_beside_a_password_is_told(tmp_path: Path) -> None:
     assert "timeout=5,password=…" in text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AuthAltParameters=jwt_key=/etc/slurm/jwt.key",
+        "AuthAltParameters=jwks=/etc/slurm/jwks.json,jwt_key=/etc/slurm/jwt.key",
+        "JobCredentialPrivateKey=/etc/slurm/private.key",
+        "JobCredentialPublicCertificate=/etc/slurm/public.crt",
+        "JobCompPassScript=/etc/slurm/password-of-mysql",
+    ],
+)
+def test_path_of_a_key_or_a_program_is_told(line: str, tmp_path: Path) -> None:
+    """A path is no secret, and who takes the site over has to copy the file."""
+    assert f": {line.partition('=')[2]} -> none; " in told(tmp_path, line)
+
+
+def test_password_under_an_unknown_key_is_not_told(tmp_path: Path) -> None:
+    """Regression: one list of words was for keys, and a longer one for words of a value."""
+    text = told(tmp_path, "ElasticApiKey=hunter2", "StorageCredential=hunter2", "S3_API_KEY hunter2")
+    assert "hunter2" not in text
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("/+=@#\"'\\:,;!$%&()|{}[]~^é", max_size=12), st.sampled_from(("{}", '"{}"', "x{}x")))
 def test_no_character_shows_a_password(tmp_path: Path, text: str, form: str) -> None:
