@@ -29,11 +29,14 @@ TIMES = {  # in minutes, rounded up
     ("partition", "maxtime"), ("partition", "defaulttime"), ("slurm.conf", "maxtime"),
 }  # fmt: skip
 TIMES_IN_SECONDS = {("slurm.conf", "preemptexempttime")}
-SECRET = ("pass", "secret", "token")  # a key, or a word of a value, with this part may hold a password
-_SECRET_WORDS = (*SECRET, "apikey", "api_key", "credential")  # JobCredentialPrivateKey is a key, and a path
 HIDDEN = "…"
+_HIDDEN_WORDS = "pass|secret|token|api_?key|credential"  # a key, or a word of a value, with such a part may hold a password
+_PATHS = frozenset(  # keys of Slurm with such a part, whose value is the path of a file
+    ("jobcredentialprivatekey", "jobcredentialpubliccertificate", "jobcomppassscript", "storagepassscript")
+)
+_OF_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
 _OF_URL = re.compile(r"(://).*@", re.DOTALL)
-_OF_WORD = re.compile(rf"((?:{'|'.join(_SECRET_WORDS)})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
+_OF_WORD = re.compile(rf"((?:{_HIDDEN_WORDS})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
 
@@ -94,21 +97,16 @@ def duration(mins: int) -> str:
     return format_duration(mins * 60)
 
 
-def secret(key: str) -> bool:
-    """Whether the value of the key may be a password."""
-    return any(part in key.lower() for part in SECRET)
-
-
 def shown(key: str, value: str) -> str:
     """The value without a password: that of a key, before the host of a URL, and from such a word of a list to its end."""
-    if secret(key):
+    if key.lower() not in _PATHS and _OF_KEY.search(key):
         return HIDDEN
     return _OF_WORD.sub(rf"\1{HIDDEN}", _OF_URL.sub(rf"\1{HIDDEN}@", value))
 
 
 def has_secret(line: str) -> bool:
     """Whether a line has a password, so that none of its words is shown."""
-    return secret(line) or "://" in line or _OF_WORD.search(line) is not None
+    return "://" in line or _OF_KEY.search(line) is not None
 
 
 def _meaning(kind: str, key: str, text: str) -> object:
