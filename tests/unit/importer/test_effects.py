@@ -1,6 +1,7 @@
 """The report begins with what hurts: wider access, jobs that can be ended, jobs that will be refused."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 
 from gpucluster.cli.import_ import report
 from gpucluster.cli.main import app_of
-from gpucluster.importer.lines import Effect
+from gpucluster.importer.effects import effect_of
+from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.run import import_files
+from gpucluster.importer.site import Setting
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.decode import fields_of
 from gpucluster.spec.reference import _innermost
@@ -26,6 +29,7 @@ SelectTypeParameters=CR_Core_Memory
 NodeName=n[1-2] CPUs=4 RealMemory=8000 {node}
 PartitionName=p Nodes=ALL Default=YES MaxTime=60 {partition}
 """
+CONFINED = "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n"
 DUMP = """\
 Cluster - 'site':Fairshare=1:QOS='normal'{cluster}
 QOS - 'normal':Description='x'{qos}
@@ -43,7 +47,7 @@ def site(
     cluster: str = "",
     node: str = "",
     partition: str = "",
-    cgroup: str = "ConstrainRAMSpace=yes",
+    cgroup: str = CONFINED,
 ) -> list[Path]:
     others = (
         line
@@ -88,9 +92,14 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("cluster", "TaskPlugin=task/affinity", Effect.ENDED, "TaskPlugin"),
         ("cluster", "TaskPlugin=task/none", Effect.ENDED, "TaskPlugin"),
         ("cluster", "DownNodes=n2 State=DOWN Reason=fire", Effect.WIDER, "State"),
-        ("cgroup", "", Effect.ENDED, "ConstrainRAMSpace"),
-        ("cgroup", "ConstrainRAMSpace=no", Effect.ENDED, "ConstrainRAMSpace"),
-        ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=150.5", Effect.ENDED, "AllowedRAMSpace"),
+        ("cgroup", "ConstrainSwapSpace=yes", Effect.ENDED, "ConstrainRAMSpace"),
+        ("cgroup", "ConstrainRAMSpace=no\nConstrainSwapSpace=yes", Effect.ENDED, "ConstrainRAMSpace"),
+        ("cgroup", CONFINED + "AllowedRAMSpace=150.5", Effect.ENDED, "AllowedRAMSpace"),
+        ("cgroup", "ConstrainRAMSpace=yes", Effect.ENDED, "ConstrainSwapSpace"),
+        ("cgroup", "ConstrainRAMSpace=yes\nConstrainSwapSpace=no", Effect.ENDED, "ConstrainSwapSpace"),
+        ("cgroup", CONFINED + "AllowedSwapSpace=50", Effect.ENDED, "AllowedSwapSpace"),
+        ("cgroup", CONFINED + "MinRAMSpace=500", Effect.ENDED, "MinRAMSpace"),
+        ("cgroup", CONFINED + "MaxRAMPercent=80", Effect.WIDER, "MaxRAMPercent"),
         ("node", "State=DRAIN", Effect.WIDER, "State"),
         ("cluster", "PrologFlags=X11", Effect.REFUSED, "PrologFlags"),
         ("cluster", "Licenses=a:0", Effect.REFUSED, "Licenses"),
@@ -114,7 +123,7 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "MCSPlugin=mcs/none"),
         ("cluster", "TaskPlugin=affinity,cgroup"),
         ("cluster", "StateSaveLocation=/var/spool/slurmctld/"),
-        ("cgroup", "ConstrainRAMSpace=yes\nAllowedRAMSpace=100"),
+        ("cgroup", CONFINED + "AllowedRAMSpace=100\nAllowedSwapSpace=0\nMaxRAMPercent=100\nMinRAMSpace=30"),
         ("node", "State=UNKNOWN"),
         ("node", "State=IDLE"),
         ("node", "Gres=gpu:2"),
@@ -126,6 +135,14 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
 )
 def test_site_that_is_kept_has_no_row_under_a_heading(part: str, line: str, tmp_path: Path) -> None:
     assert effects(site(tmp_path, **{part: line})) == []
+
+
+@pytest.mark.parametrize("key", ["constrainramspace", "constrainswapspace"])
+def test_memory_that_is_no_longer_constrained_is_a_limit_less(key: str) -> None:
+    """The rendered cgroup.conf has both, so no import shows it."""
+    old, new = (Setting(value, FileLine("cgroup.conf", 1), key) for value in ("yes", "no"))
+    at = ("cgroup.conf", "", key)
+    assert [effect_of(at, old, after, "") for after in (new, None, old)] == [Effect.WIDER, Effect.WIDER, None]
 
 
 def test_site_that_names_no_state_folder_has_slurms_own(tmp_path: Path) -> None:
@@ -204,10 +221,11 @@ def test_report_begins_with_the_three_headings_and_counts_the_defaults(tmp_path:
     )
     assert lines[2:4] == ["jobs can be ended: none", "jobs that ran will be refused: none"]
     (defaults,) = (line for line in lines if line.startswith("defaulted"))
-    assert defaults.endswith("settings that the files do not have; `--all` lists them")
+    assert defaults == "defaulted: `--all` lists the settings that only the rendered files have"
     _, whole = run(str(tmp_path), "--to", str(tmp_path / "y.yaml"), "--all")
-    number = int(defaults.split()[1])
-    assert len(whole.splitlines()) == len(lines) + number
+    assert len(whole.splitlines()) > len(lines) + 30
+    counted = [line for line in lines if re.search(r"[0-9] (settings|defaulted)", line)]
+    assert counted == [line for line in lines if line.endswith(" same")]  # one count of one thing
 
 
 def test_exit_is_0_without_a_heading_and_without_a_lost_line(tmp_path: Path) -> None:
