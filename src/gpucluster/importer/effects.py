@@ -80,12 +80,21 @@ def _sooner(key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if _amount(key, after) < _amount(key, before) else None
 
 
-def _percent(_key: str, before: str, after: str) -> Effect | None:
-    """The percentage of its memory that a job may have."""
+def _more_memory(key: str, before: str, after: str) -> Effect | None:
+    """What a job may have above the memory that it asks for: percent of it, or of MinRAMSpace MB."""
     try:
-        return Effect.ENDED if float(before) > max(100.0, float(after or 0)) else None
+        least = _WITHOUT_KEY[key]
+        return Effect.ENDED if float(before) > max(least, float(after or 0)) else None
     except ValueError:
         return Effect.ENDED
+
+
+def _less_memory(_key: str, before: str, after: str) -> Effect | None:
+    """The most of a node's memory that a job may have, in percent."""
+    try:
+        return Effect.WIDER if float(before) < float(after or 100) else None
+    except ValueError:
+        return Effect.WIDER
 
 
 def _confined(_key: str, before: str, after: str) -> Effect | None:
@@ -104,7 +113,10 @@ def _counted(_key: str, before: str, after: str) -> Effect | None:
 
 
 def _bound(_key: str, before: str, after: str) -> Effect | None:
-    return Effect.ENDED if after == "yes" != before else None
+    """Whether the memory, or the swap, of a job has a limit at which the job is ended."""
+    if after == "yes" != before:
+        return Effect.ENDED
+    return Effect.WIDER if before == "yes" != after else None
 
 
 def _x11(_key: str, before: str, after: str) -> Effect | None:
@@ -148,6 +160,9 @@ _IMPLIED = {  # a word of AccountingStorageEnforce -> what it enforces
     "wckeys": ("associations", "wckeys"),
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }
+_WITHOUT_KEY = {  # Slurm's defaults (cgroup.conf(5)): percent, of MinRAMSpace MB
+    "allowedramspace": 100.0, "allowedswapspace": 0.0, "minramspace": 30.0,
+}  # fmt: skip
 _KEPT_FREE = ("down", "drain", "fail", "failing")
 _ALSO_NEW = (_state, _bound, _confined, _enforced, _moved)  # also where the site's files have no such key
 _Judge = Callable[[str, str, str], Effect | None]
@@ -168,9 +183,10 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_sooner, "partition", ("defaulttime",)),
     (_confined, "slurm.conf", ("taskplugin",)),
     (_moved, "slurm.conf", ("statesavelocation",)),
-    (_percent, "cgroup.conf", ("allowedramspace",)),
+    (_more_memory, "cgroup.conf", ("allowedramspace", "allowedswapspace", "minramspace")),
+    (_less_memory, "cgroup.conf", ("maxrampercent",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
-    (_bound, "cgroup.conf", ("constrainramspace",)),
+    (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace")),
     (_x11, "slurm.conf", ("prologflags",)),
     (_asked, "slurm.conf", ("licenses",)),
     (_asked, "node", ("features", "nodename")),

@@ -136,7 +136,9 @@ def _unknown(kind: str, written: str, version: str) -> str:
 
 
 _OTHER_FOLDER = "without a copy of the site's folder, made while slurmctld is stopped, running jobs are ended, and queued ones are gone"
+_NO_SWAP = "a job has no swap beside its memory: above it the job is ended"
 _CHANGED = {
+    ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
     ("slurm.conf", "clustername"): "a spec's name has a-z, 0-9 and '-', and Slurm writes it in lower case",
     ("slurm.conf", "slurmctldhost"): "the head of a spec is a short host name, and no node",
@@ -156,6 +158,7 @@ _DEFAULTED = {
         "cgroup.conf",
         "constrainramspace",
     ): "without it no cgroup ends a job above its memory; name the cgroup.conf of the site if it has one",
+    ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "taskplugin"): "without task/cgroup no cgroup ends a job above its memory",
     ("slurm.conf", "accountingstorageenforce"): "without it a job needs no association, and has no limit",
 }
