@@ -126,10 +126,9 @@ def report(done: "Imported", *, whole: bool = False) -> "Iterator[str]":
     from gpucluster.importer.lines import Effect
     from gpucluster.text import printable
 
-    counted = counts(done.differences)
     for title, rows in parts(done).items():
         if title == Change.DEFAULTED and rows and not whole:
-            yield f"{title}: {len(rows)} settings that the files do not have; `--all` lists them"
+            yield f"{title}: `--all` lists the settings that only the rendered files have"
         elif rows:
             yield f"{title}:"
             yield from (f"  {printable(_row(one))}" for one in rows)
@@ -137,7 +136,7 @@ def report(done: "Imported", *, whole: bool = False) -> "Iterator[str]":
             yield f"{title}: none"
     for problem in done.warnings:
         yield str(problem)
-    yield ", ".join(f"{counted[change]} {change}" for change in Change)
+    yield ", ".join(f"{count} {change}" for change, count in counts(done.differences).items())
 
 
 def _row(one: "Complaint | Difference") -> str:
