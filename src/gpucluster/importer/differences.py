@@ -1,6 +1,6 @@
 """What rendering an imported site changes: every setting of the site and of the rendered files, each in one class.
 
-same       the value is the same
+same       the value is the same, or the site's is Slurm's own and the rendered files have none
 moved      the same value has another key
 defaulted  only the rendered files have it: gpucluster decides it
 lost       only the site's files have it
@@ -14,7 +14,7 @@ from typing import Any
 from gpucluster.importer import keys
 from gpucluster.importer.effects import effect_of
 from gpucluster.importer.lines import Effect, FileLine
-from gpucluster.importer.reasons import Change, WhyLost, why
+from gpucluster.importer.reasons import SLURMS_OWN, Change, WhyLost, why
 from gpucluster.importer.site import Key, Setting, Site
 from gpucluster.importer.to_spec import Made
 from gpucluster.slurm import hostlist
@@ -47,6 +47,8 @@ def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Diffe
         if change is Change.CHANGED and _same_hosts(key, site, rendered, made):
             change = Change.SAME
         reason = why(change, key, old, new, why_lost)
+        if reason == SLURMS_OWN:
+            change = Change.SAME
         effect = None if change in (Change.SAME, Change.MOVED) else effect_of(key, old, new, reason)
         values = (old is None, new is None) if low in _OF_EACH else (old and old.value, new and new.value)
         written = (new or old or _NOTHING).written

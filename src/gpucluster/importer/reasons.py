@@ -9,8 +9,11 @@ from gpucluster.importer import gpus, keys
 from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
 from gpucluster.importer.site import Key, Setting
+from gpucluster.importer.slurm_defaults import is_default
 from gpucluster.importer.to_spec import LONGEST_TIME_MIN, MOST_TIER, Made
 from gpucluster.slurm.owned_keys import LISTS, OWNED, POWER
+
+SLURMS_OWN = "Slurm has this value without the key"  # not lost: the class becomes `same`
 
 
 class Change(StrEnum):
@@ -84,6 +87,7 @@ class WhyLost:
         reasons = (
             self.made.left_out.get(name, "") if kind in ("node", "gres.conf") else "",
             NO_NODE if kind == "partition" and not self._has(name) else "",
+            SLURMS_OWN if is_default(kind, key, old.value) else "",
             self.made.reasons.get(at, ""),
             "its topology is not imported" if kind.startswith("topology.") else "",
             _LINES_OF_OTHERS.get(kind, ""),
@@ -91,9 +95,6 @@ class WhyLost:
             if kind == "slurm.conf" and key.startswith("slurmctldhost ")
             else "",
             "" if keys.known(kind, old.written, self.version) else _unknown(kind, old.written, self.version),
-            "it is Slurm's own default: nothing changes"
-            if (kind, key, old.value.lower()) in _SLURMS_DEFAULT
-            else "",
             "the hosts of a spec are always on: nothing powers them down"
             if _owned(kind, old) == POWER
             else "",
@@ -162,47 +163,6 @@ _DEFAULTED = {
     ("slurm.conf", "taskplugin"): "without task/cgroup no cgroup ends a job above its memory",
     ("slurm.conf", "accountingstorageenforce"): "without it a job needs no association, and has no limit",
 }
-_SLURMS_DEFAULT = frozenset(
-    (
-        ("partition", "hidden", "no"),
-        ("partition", "rootonly", "no"),
-        ("partition", "disablerootjobs", "no"),
-        ("partition", "exclusiveuser", "no"),
-        ("partition", "lln", "no"),
-        ("partition", "minnodes", "1"),
-        ("partition", "minnodes", "0"),
-        ("partition", "maxnodes", "unlimited"),
-        ("partition", "maxnodes", "infinite"),
-        ("partition", "allowgroups", "all"),
-        ("partition", "allowaccounts", "all"),
-        ("partition", "allowqos", "all"),
-        ("partition", "allocnodes", "all"),
-        ("partition", "oversubscribe", "no"),
-        ("partition", "priorityjobfactor", "1"),
-        ("partition", "prioritytier", "1"),
-        ("partition", "reqresv", "no"),
-        ("partition", "gracetime", "0"),
-        ("node", "weight", "1"),
-        ("node", "tmpdisk", "0"),
-        ("slurm.conf", "killwait", "30"),
-        ("slurm.conf", "minjobage", "300"),
-        ("slurm.conf", "inactivelimit", "0"),
-        ("slurm.conf", "waittime", "0"),
-        ("slurm.conf", "switchtype", "switch/none"),
-        ("slurm.conf", "mpidefault", "none"),
-        ("slurm.conf", "crypto", "crypto/munge"),
-        ("slurm.conf", "slurmctlddebug", "info"),
-        ("slurm.conf", "slurmddebug", "info"),
-        ("slurm.conf", "slurmctlddebug", "3"),
-        ("slurm.conf", "slurmddebug", "3"),
-        ("slurm.conf", "jobacctgatherfrequency", "30"),
-        ("slurm.conf", "jobcomptype", "jobcomp/none"),
-        ("slurm.conf", "jobacctgathertype", "jobacct_gather/none"),
-        ("slurm.conf", "prioritytype", "priority/multifactor"),
-        ("slurm.conf", "slurmduser", "root"),
-        ("slurm.conf", "accountingstoragetype", "accounting_storage/none"),
-    )
-)
 _FILES_OF_OTHERS = {
     "slurmdbd.conf": "not imported: write `slurm.accounting`",
     "gres.conf": "gpucluster writes the devices of the pool's `machine` and `sharing`",

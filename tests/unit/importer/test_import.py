@@ -13,6 +13,7 @@ from gpucluster import catalog
 from gpucluster.cli.import_ import report
 from gpucluster.importer import keys
 from gpucluster.importer.differences import Change, Difference
+from gpucluster.importer.reasons import SLURMS_OWN
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render
@@ -87,7 +88,7 @@ def test_rendered_files_are_the_site_with_the_listed_differences(name: str, tmp_
 def test_classes_say_what_the_values_say(name: str) -> None:
     for row in _import(name).differences:
         assert (row.before is None) == (row.change is Change.DEFAULTED), row
-        assert (row.after is None) == (row.change is Change.LOST), row
+        assert (row.after is None) == (row.change is Change.LOST or row.why == SLURMS_OWN), row
         if row.change in (Change.LOST, Change.CHANGED, Change.MOVED):
             assert row.why, row
             assert row.place is not None, row

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpucluster.importer.differences import Change
+from gpucluster.importer.reasons import SLURMS_OWN
 from gpucluster.importer.run import import_files
+from gpucluster.importer.slurm_defaults import DEFAULTS
 
 CONF = """\
 ClusterName=c
@@ -56,3 +58,19 @@ def test_another_value_is_lost(line: str, tmp_path: Path) -> None:
 def test_slurms_own_value_of_a_node_that_is_left_out_is_lost(tmp_path: Path) -> None:
     found = rows(site(tmp_path, more="NodeName=n2 CPUs=2 Port=6818\n"), "6818")
     assert found == [(Change.LOST, ("n2",))]
+
+
+PARTS = {"slurm.conf": "settings", "node": "node", "partition": "partition", "cgroup.conf": "cgroup"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [(kind, key, value) for kind, of in DEFAULTS.items() for key, values in of.items() for value in values],
+)
+def test_row_of_the_table_is_of_a_key_that_the_rendered_files_lack(
+    kind: str, key: str, value: str, tmp_path: Path
+) -> None:
+    """A key that stands in `extra` has no row."""
+    folder = site(tmp_path, **{PARTS[kind]: f"{key}={value}"})
+    (row,) = (r for r in import_files([folder], version="26.05").differences if r.before == value)
+    assert (row.change, row.after, row.why) == (Change.SAME, None, SLURMS_OWN)
