@@ -1,6 +1,8 @@
 """Accounts on machines: equal everywhere, created once, locked but never removed, reported if the image already has the name."""
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.fake_machine import FakeMachine, a_bundle, a_small_plan
@@ -58,6 +60,32 @@ def known(machine, plan):
 def settle(machine, *users, storage=()):
     plan = replace(a_small_plan(), users=users, storage=storage)
     accounts.apply(machine.machine(), known(machine, plan))
+
+
+def test_programs_of_debian_take_a_name_with_a_dot(tmp_path: Path) -> None:
+    """The real groupadd and useradd, on files of their own: neither has an option for bad names here."""
+    (tmp_path / "etc").mkdir()
+    for file in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid", "login.defs"):
+        (tmp_path / "etc" / file).write_text("")
+    for argv in (
+        ["groupadd", "--prefix", str(tmp_path), "--gid", "5003", "anna.b"],
+        [
+            "useradd",
+            "--prefix",
+            str(tmp_path),
+            "--uid",
+            "5003",
+            "--gid",
+            "5003",
+            "--no-create-home",
+            "anna.b",
+        ],
+    ):
+        try:
+            subprocess.run(argv, check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip(f"this machine has no {argv[0]}")
+    assert (tmp_path / "etc/passwd").read_text().startswith("anna.b:x:5003:5003:")
 
 
 def test_people_have_the_plans_numbers_a_group_of_their_own_a_home_and_keys_that_root_writes(tmp_path):

@@ -96,6 +96,36 @@ def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> N
     assert [one.message for one in site.complaints] == [message]
 
 
+LONG = "dept-of_physics.computational-astrophysics-2026"  # 47 characters
+
+
+def test_names_of_a_real_site_are_imported(tmp_path: Path) -> None:
+    """Regression: `anna.b` and an account with more than 24 characters were lost."""
+    found = imported(
+        tmp_path,
+        f"Parent - 'root'\nQOS - 'qos.{LONG}':Priority=5\nAccount - '{LONG}':QOS='normal,qos.{LONG}'\nAccount - '1234567'\n"
+        f"Parent - '{LONG}'\nUser - 'anna.b':DefaultAccount='{LONG}'\n",
+        "anna.b:x:5001:5001::/home/anna.b:/bin/bash\n",
+    )
+    assert told(found) == []
+    spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
+    assert [(one.name, one.users) for one in spec.accounts] == [(LONG, ("anna.b",)), ("1234567", ())]
+    assert [one.name for one in spec.qos] == [f"qos.{LONG}"]
+    assert [(user.name, user.uid) for user in spec.users] == [("anna.b", 5001)]
+
+
+@pytest.mark.parametrize("name", ["Anna", "anna b", ".anna", "-anna", "anna.", "9anna", "a" * 32, "12345"])
+def test_user_whose_name_a_machine_may_refuse_is_reported(name: str) -> None:
+    """The database has names in lower case; a name of digits is a uid to many programs."""
+    site = Site()
+    read_associations(site, "f", f"Parent - 'root'\nAccount - 'a'\nParent - 'a'\nUser - '{name}'\n")
+    (complaint,) = site.complaints
+    assert complaint.message.startswith(
+        f"the user {name} is not imported: {name!r} is not a user's name: use "
+    )
+    assert complaint.effect is Effect.REFUSED
+
+
 def test_qos_with_an_underscore_is_imported() -> None:
     site = Site()
     text = "QOS - 'gpu_long':Priority=5\nParent - 'root'\nAccount - 'a':QOS='gpu_long'\n"
