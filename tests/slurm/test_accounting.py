@@ -100,6 +100,26 @@ def test_accounts_of_the_plan_are_in_slurmdbd_and_a_second_run_changes_nothing(v
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_names_with_dots_and_of_digits_are_slurms(version: str) -> None:
+    """A user `anna.b` of the account `2026` with a long QOS submits a job."""
+    account, qos = "2026", "qos.of_computational-astrophysics-at-the-department"
+    plan = _plan(
+        ("name: vision,", "name: anna.b,"),
+        ("[vision, speech]", "[anna.b, speech]"),
+        ("name: research,", f'name: "{account}",'),
+        ("{name: urgent,", f"{{name: {qos},"),
+        ("[normal, urgent]", f"[normal, {qos}]"),
+    )
+    with with_accounting(version, plan, "anna.b", "speech", "recsys") as slurm:
+        assert apply_accounts(slurm).changes != ()
+        assert compare(slurm).changes == ()
+        _start_nodes(slurm, "gpu01")
+        job = _submit(slurm, "anna.b", "-A", account, "--qos", qos)
+        shown = slurm.must("squeue", "-h", "-j", job, "-o", "%u %a %q")
+        assert shown.split() == ["anna.b", account, qos]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_what_leaves_the_spec_is_closed_and_the_records_of_others_stay(version: str) -> None:
     """Nothing is deleted: the account keeps its use, and opens again when the spec names it."""
     with with_accounting(version, _plan(), *PEOPLE) as slurm:

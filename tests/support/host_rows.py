@@ -332,7 +332,7 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a user's name with a blank",
         [("name: vision", 'name: "vi sion"')],
-        "8:12: error[bad-user-name] users[0].name: 'vi sion' is not a user's name: use a-z, 0-9, '_' and '-', beginning with a letter, at most 31 characters",
+        "8:12: error[bad-user-name] users[0].name: 'vi sion' is not a user's name: use a-z, 0-9, '.', '_' and '-', beginning with a letter, not ending with '.', at most 31 characters",
     ),
     (
         "one user twice",

@@ -15,7 +15,6 @@ from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account, parse_qos
-from gpucluster.spec.fields import MAX_NAME
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
@@ -151,14 +150,13 @@ def read_uids(text: str) -> dict[str, int]:
     """Return the uids of a passwd file that a spec takes; other lines are left out."""
     rows = (line.split(":") for line in text.splitlines())
     numbers = ((row[0], int(row[2])) for row in rows if len(row) > 2 and _SHARE.fullmatch(row[2]))
-    return {name: uid for name, uid in numbers if _is(parse_uid, uid)}
+    return {name: uid for name, uid in numbers if not _why_not(parse_uid, uid)}
 
 
 def _define(site: Site, found: Associations, name: str, place: FileLine, options: _Options) -> None:
     """A QOS as 26.05 dumps it."""
-    if not _is(parse_qos, name):
-        message = f"the QOS {name} is not imported: its name has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
-        site.complain(place, message, Effect.REFUSED)
+    if why := _why_not(parse_qos, name):
+        site.complain(place, f"the QOS {name} is not imported: {why}", Effect.REFUSED)
         return
     who = f"the QOS {name}"
     found.exemptions += tuple(one.key for key, one in options.items() if key in _EXEMPTIONS)
@@ -211,11 +209,9 @@ def _qos_value(name: str, one: _Qos, known: list[str]) -> dict[str, Value]:
 def _account(site: Site, found: Associations, one: _Account, options: _Options) -> None:
     if one.name == ROOT_ACCOUNT:
         return
-    who, why = f"the account {one.name}", ""
+    who, why = f"the account {one.name}", _why_not(parse_account, one.name)
     if one.parent != ROOT_ACCOUNT and one.parent not in found.accounts:
         why = f"{one.parent} above it is not"
-    elif not _is(parse_account, one.name):
-        why = f"the name of an account has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
     if why:
         site.complain(one.place, f"{who} is not imported: {why}", Effect.REFUSED)
         return
@@ -234,22 +230,18 @@ def _inherited(found: Associations, one: _Account) -> tuple[str, ...]:
 
 def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The QOS whose names a spec takes; the others are reported."""
-    strange = [name for name in names if not _is(parse_qos, name)]
-    if strange:
-        message = f"{who}: the QOS {', '.join(strange)} is not imported: its name has a-z, 0-9, '_' and '-', at most {MAX_NAME}"
-        site.complain(place, message, Effect.REFUSED)
+    strange = {name: why for name in names if (why := _why_not(parse_qos, name))}
+    for name, why in strange.items():
+        site.complain(place, f"{who}: the QOS {name} is not imported: {why}", Effect.REFUSED)
     return tuple(name for name in names if name not in strange)
 
 
 def _user(site: Site, found: Associations, who: _Account, options: _Options) -> None:
     """A user in the account above; `who` is no account."""
     name, account = who.name, found.accounts.get(who.parent)
-    if account is None or not _is(parse_user_name, name):
-        why = (
-            f"its account {who.parent} is not"
-            if account is None
-            else "a user's name has a-z, 0-9, '_' and '-'"
-        )
+    why = _why_not(parse_user_name, name)
+    if account is None or why:
+        why = f"its account {who.parent} is not" if account is None else why
         site.complain(who.place, f"the user {name} is not imported: {why}", Effect.REFUSED)
         return
     found.accounts[who.parent] = replace(account, users=(*dict.fromkeys((*account.users, name)),))
@@ -356,9 +348,10 @@ def _share(site: Site, one: _Account, text: str) -> int:
     return 1
 
 
-def _is(parse: Callable[[object], object], text: object) -> bool:
+def _why_not(parse: Callable[[object], object], value: object) -> str:
+    """Why a spec does not take the value; empty if it does."""
     try:
-        parse(text)
-    except PydanticCustomError:
-        return False
-    return True
+        parse(value)
+    except PydanticCustomError as error:
+        return error.message()
+    return ""

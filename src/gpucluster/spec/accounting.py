@@ -9,7 +9,7 @@ from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.aws_fields import SecretArn, word_of
 from gpucluster.spec.fields import (
     DURATION_SCHEMA,
-    MAX_NAME,
+    MAX_SLURM_NAME,
     AbsolutePath,
     Text,
     UpdateClass,
@@ -36,19 +36,11 @@ _DNS_NAME = Form(
 )
 
 
-_ACCOUNT = Form(rf"[a-z](?:[a-z0-9_-]{{0,{MAX_NAME - 2}}}[a-z0-9])?")
-_account_form = matching(
-    _ACCOUNT,
-    "bad-name",
-    f"the name of an account: a-z, 0-9, '_' and '-', beginning with a letter, at most {MAX_NAME} characters",
-)
-
-
-parse_qos = matching(
-    _ACCOUNT,
-    "bad-name",
-    f"the name of a QOS: a-z, 0-9, '_' and '-', beginning with a letter, at most {MAX_NAME} characters",
-)
+_REST = rf"(?:[a-z0-9._-]{{0,{MAX_SLURM_NAME - 2}}}[a-z0-9])?"
+_ACCOUNT, _QOS = Form(f"[a-z0-9]{_REST}"), Form(f"[a-z]{_REST}")
+_LETTERS = f"a-z, 0-9, '.', '_' and '-', at most {MAX_SLURM_NAME} characters, ending with a letter or digit, beginning with a letter"
+_account_form = matching(_ACCOUNT, "bad-name", f"the name of an account: {_LETTERS} or digit")
+parse_qos = matching(_QOS, "bad-name", f"the name of a QOS: {_LETTERS}")
 
 
 def parse_account(value: object) -> str:
@@ -103,7 +95,7 @@ LicenseCount = Annotated[int, *_whole(1, 1_000_000)]
 QosName = Annotated[
     str,
     BeforeValidator(parse_qos),
-    WithJsonSchema({"type": "string", "pattern": f"^{_ACCOUNT.pattern}$"}),
+    WithJsonSchema({"type": "string", "pattern": f"^{_QOS.pattern}$"}),
 ]
 
 

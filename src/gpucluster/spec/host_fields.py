@@ -23,7 +23,7 @@ KEY_KINDS = (
     "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
 )  # fmt: skip
 _HOST = Form(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_USER = Form(r"[a-z][a-z0-9_-]{0,30}")
+_USER = Form(r"[a-z](?:[a-z0-9._-]{0,29}[a-z0-9_-])?")
 _KEY = Form(
     r"(\S+) ([A-Za-z0-9+/]{16,8192}={0,2})(?: ([ -z|~]{1,100}))?"
 )  # no brace: Ansible would read it as a template
@@ -95,7 +95,7 @@ def parse_user_name(value: object) -> str:
     if not _USER.fullmatch(text):
         raise refuse(
             "bad-user-name",
-            f"{quoted(text)} is not a user's name: use a-z, 0-9, '_' and '-', beginning with a letter, at most 31 characters",
+            f"{quoted(text)} is not a user's name: use a-z, 0-9, '.', '_' and '-', beginning with a letter, not ending with '.', at most 31 characters",
         )
     return text
 

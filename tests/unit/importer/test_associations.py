@@ -15,7 +15,9 @@ from gpucluster.importer.site import Site
 from gpucluster.plan.model import Account, Limits, Qos
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
+from gpucluster.text import quoted
 
+NAME = "a-z, 0-9, '.', '_' and '-', at most 64 characters, ending with a letter or digit, beginning with a letter"
 TESTS = Path(__file__).parents[2]
 RECORDED = TESTS / "recorded/sacctmgr"
 
@@ -73,7 +75,8 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
     [
         ("nonsense", "the line is none of `sacctmgr dump`"),
         ("Account - 'a':Fairshare=parent", "the account a: Fairshare=parent is not imported: a share is 1 to 1000000"),
-        ("Account - 'A b'", "the account a b is not imported: the name of an account has a-z, 0-9, '_' and '-', at most 24"),
+        ("Account - 'A b'", "the account a b is not imported: 'a b' is not the name of an account: " + NAME + " or digit"),
+        (f"Account - '{'a' * 65}'", f"the account {'a' * 65} is not imported: {quoted('a' * 65)} is not the name of an account: " + NAME + " or digit"),
         ("Account - 'a':MaxJobs=5", "the account a: MaxJobs=5 is not imported: the spec has no field for it"),
         ("Account - 'a':GrpTRES=cpu=5", "the account a: GrpTRES=cpu=5 is not imported: the spec has no field for it"),
         ("QOS - 'q':GrpTRESMins=cpu=5", "the QOS q: GrpTRESMins=cpu=5 is not imported: the spec has no field for it"),
@@ -85,7 +88,7 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
         ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has x, the first QOS of the account"),
         ("Account - 'a':GrpTRES='gres/gpu=8,cpu=64'", "the account a: GrpTRES=cpu=64 is not imported: the spec has no field for it"),
         ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the line"),
-        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: its name has a-z, 0-9, '_' and '-', at most 24"),
+        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: 'Y_1' is not the name of a QOS: " + NAME),
         ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
         ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
     ],
@@ -96,21 +99,21 @@ def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> N
     assert [one.message for one in site.complaints] == [message]
 
 
-LONG = "dept-of_physics.computational-astrophysics-2026"  # 47 characters
+LONG = "dept-of_physics.".ljust(64, "x")
 
 
 def test_names_of_a_real_site_are_imported(tmp_path: Path) -> None:
     """Regression: `anna.b` and an account with more than 24 characters were lost."""
     found = imported(
         tmp_path,
-        f"Parent - 'root'\nQOS - 'qos.{LONG}':Priority=5\nAccount - '{LONG}':QOS='normal,qos.{LONG}'\nAccount - '1234567'\n"
+        f"Parent - 'root'\nQOS - 'q{LONG[1:]}':Priority=5\nAccount - '{LONG}':QOS='normal,q{LONG[1:]}'\nAccount - '1234567'\n"
         f"Parent - '{LONG}'\nUser - 'anna.b':DefaultAccount='{LONG}'\n",
         "anna.b:x:5001:5001::/home/anna.b:/bin/bash\n",
     )
     assert told(found) == []
     spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
     assert [(one.name, one.users) for one in spec.accounts] == [(LONG, ("anna.b",)), ("1234567", ())]
-    assert [one.name for one in spec.qos] == [f"qos.{LONG}"]
+    assert [one.name for one in spec.qos] == [f"q{LONG[1:]}"]
     assert [(user.name, user.uid) for user in spec.users] == [("anna.b", 5001)]
 
 

@@ -98,7 +98,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("slurm:\n", "slurm:\n  accounting: {database: local}\n"),
             ("name: burst\n", "name: burst\nqos: [{name: Gpu_Long}]\n"),
         ],
-        "3:14: error[bad-name] qos[0].name: 'Gpu_Long' is not the name of a QOS: a-z, 0-9, '_' and '-', beginning with a letter, at most 24 characters",
+        "3:14: error[bad-name] qos[0].name: 'Gpu_Long' is not the name of a QOS: a-z, 0-9, '.', '_' and '-', at most 64 characters, ending with a letter or digit, beginning with a letter",
     ),
     (
         "a misspelt key",
