@@ -23,14 +23,7 @@ _LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'
 _OPTION = re.compile(rf":(\w+)=(?:'([^']*)'|({_VALUE}))")
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")
-_SILENT = (
-    "description",
-    "organization",
-    "defaultaccount",
-    "fairshare",
-    "qos",
-    "defaultqos",
-)  # read in their places
+_READ = ("description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos")  # in their places
 _LIMIT = ("grp", "max", "min")  # how the key of a limit begins
 _LIMITS = {"grptres": {"gpus": _GPUS}}  # key -> the limits of a spec for its words
 _LIMITS_OF_QOS = {
@@ -85,9 +78,7 @@ class Associations:
     users: dict[str, str] = field(default_factory=dict[str, str])
     qos: tuple[str, ...] = ()  # of the cluster: accounts without QOS have them
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
-    exemptions: tuple[
-        str, ...
-    ] = ()  # keys of QOS that keep jobs from being preempted; a spec has none of them
+    exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none
 
 
 def read_associations(site: Site, file: str, text: str) -> Associations:
@@ -280,7 +271,7 @@ def _report(site: Site, place: FileLine, who: str, options: _Options, taken: tup
     ):
         _lost(site, place, who, default, "it is none of the QOS of the line")
     for key, one in options.items():
-        if key not in (*_SILENT, *taken) and (key, one.value.lower()) != ("adminlevel", "none"):
+        if key not in (*_READ, *taken) and (key, one.value.lower()) != ("adminlevel", "none"):
             _lost(site, place, who, one)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from gpucluster.importer import keys
 from gpucluster.importer.effects import effect_of
 from gpucluster.importer.lines import Effect, FileLine
+from gpucluster.importer.made import Made
 from gpucluster.importer.reasons import SLURMS_OWN, Change, WhyLost, why
 from gpucluster.importer.site import Key, Setting, Site
-from gpucluster.importer.to_spec import Made
 from gpucluster.slurm import hostlist
 
 

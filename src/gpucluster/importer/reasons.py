@@ -1,6 +1,5 @@
 """Why a setting of a site is lost or changed in the rendered files: the sentence of each row of the report."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,9 +7,10 @@ from gpucluster import catalog
 from gpucluster.importer import gpus, keys
 from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
+from gpucluster.importer.made import Made
+from gpucluster.importer.partitions import LONGEST_TIME_MIN, MOST_TIER
 from gpucluster.importer.site import Key, Setting
 from gpucluster.importer.slurm_defaults import is_default
-from gpucluster.importer.to_spec import LONGEST_TIME_MIN, MOST_TIER, Made
 from gpucluster.slurm.owned_keys import LISTS, OWNED, POWER
 
 SLURMS_OWN = "Slurm has this value without the key"  # not lost: the class becomes `same`
@@ -86,7 +86,9 @@ class WhyLost:
         kind, name, key = at
         reasons = (
             self.made.left_out.get(name, "") if kind in ("node", "gres.conf") else "",
-            NO_NODE if kind == "partition" and not self._has(name) else "",
+            NO_NODE
+            if kind == "partition" and all(one["name"] != name for one in self.made.rows("partitions"))
+            else "",
             SLURMS_OWN if is_default(kind, key, old.value) else "",
             self.made.reasons.get(at, ""),
             "its topology is not imported" if kind.startswith("topology.") else "",
@@ -105,12 +107,6 @@ class WhyLost:
             _not_extra(kind, old),
         )
         return next((reason for reason in reasons if reason), "the spec has no field for it")
-
-    def _has(self, partition: str) -> bool:
-        partitions = self.made.spec["partitions"]
-        return isinstance(partitions, list) and any(
-            isinstance(one, Mapping) and one["name"] == partition for one in partitions
-        )
 
 
 def _not_extra(kind: str, old: Setting) -> str:

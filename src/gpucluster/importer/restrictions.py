@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpucluster.importer import keys
 from gpucluster.importer.effects import DOWN, NO_CHANGE
+from gpucluster.importer.made import Made, mapping
 from gpucluster.importer.site import Settings, Site
-from gpucluster.importer.to_spec import Made
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS
 from gpucluster.slurm.states import PartitionState
@@ -32,13 +32,13 @@ _Part = dict[str, Value]
 
 def with_restrictions(made: Made, site: Site) -> None:
     """Add the fields to the partitions and to `slurm`. The spec has its accounts and QOS already."""
-    known = {part: _names(made.spec.get(part)) for part in _NAMES}
+    known = {part: frozenset(str(one["name"]) for one in made.rows(part)) for part in _NAMES}
     if made.spec.get("accounts"):  # the database has always this QOS
         known["qos"] |= {NORMAL_QOS}
     _each_partition(made, site, lambda one, settings: _restricted(made, one, settings, known))
-    slurm, preemption = made.spec["slurm"], _preemption(made, site.cluster)
-    if isinstance(slurm, Mapping) and preemption:
-        made.spec["slurm"] = {**slurm, "preemption": preemption}
+    preemption = _preemption(made, site.cluster)
+    if preemption:
+        made.spec["slurm"] = {**made.slurm, "preemption": preemption}
     if preemption.get("by") != "qos":
         _without_preempts(made)
 
@@ -60,10 +60,9 @@ def without_restrictions(made: Made, site: Site) -> None:
 
 def without_preemption(made: Made, why: str) -> bool:
     """Take `slurm.preemption` out of the spec again; return whether it was there."""
-    slurm = made.spec["slurm"]
-    if not isinstance(slurm, Mapping) or "preemption" not in slurm:
+    if "preemption" not in made.slurm:
         return False
-    made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "preemption"}
+    made.spec["slurm"] = {key: value for key, value in made.slurm.items() if key != "preemption"}
     _no_preemption(made, why)
     _without_preempts(made)
     return True
@@ -84,13 +83,9 @@ def make_safe(made: Made, site: Site) -> bool:
 
 def _each_partition(made: Made, site: Site, change: Callable[[_Part, Settings], _Part]) -> None:
     old = {new: name for name, new in made.partitions.items()}
-    partitions = made.spec["partitions"]
-    if isinstance(partitions, list):
-        made.spec["partitions"] = [
-            change(dict(one), site.partitions[old[str(one["name"])]])
-            for one in partitions
-            if isinstance(one, Mapping)
-        ]
+    made.spec["partitions"] = [
+        change(dict(one), site.partitions[old[str(one["name"])]]) for one in made.rows("partitions")
+    ]
 
 
 def _restricted(made: Made, one: _Part, settings: Settings, known: Mapping[str, frozenset[str]]) -> _Part:
@@ -125,8 +120,7 @@ def _kept(value: str, part: str, known: Mapping[str, frozenset[str]]) -> tuple[l
 
 def _set_extra(one: _Part, key: str, value: str) -> None:
     """Set a key of `extra`, or remove it."""
-    found = one.pop("extra", {})
-    extra = {name: old for name, old in found.items() if name != key} if isinstance(found, Mapping) else {}
+    extra = {name: old for name, old in mapping(one.pop("extra", None)).items() if name != key}
     if value:
         extra = dict(sorted({**extra, key: value}.items()))
     if extra:
@@ -135,8 +129,7 @@ def _set_extra(one: _Part, key: str, value: str) -> None:
 
 def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
     """The partition as DOWN if a rule of who may use it is lost. A name that nobody has is no loss."""
-    extra = one.get("extra")
-    has = {key.lower() for key in extra} if isinstance(extra, Mapping) else set[str]()
+    has = {key.lower() for key in mapping(one.get("extra"))}
     has |= {key for key, (field, _) in _LISTS.items() if field in one}
     name = str(one["name"])
     lost = [
@@ -167,12 +160,10 @@ def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
 def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
     """The keys that keep jobs of the site from being ended, and that the spec lacks."""
     yield from made.lost_exemptions
-    slurm = made.spec["slurm"]
-    preemption = slurm.get("preemption") if isinstance(slurm, Mapping) else None
-    if not isinstance(slurm, Mapping) or not isinstance(preemption, Mapping):
+    preemption = mapping(made.slurm.get("preemption"))
+    if not preemption:
         return
-    extra = slurm.get("extra")
-    has = {key.lower() for key in extra} if isinstance(extra, Mapping) else set[str]()
+    has = {key.lower() for key in mapping(made.slurm.get("extra"))}
     has |= {"preemptexempttime"} if "exempt" in preemption else set()
     whole = {key for key in EXEMPTIONS if ("slurm.conf", "", key) in made.reasons}
     yield from (
@@ -182,12 +173,7 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
     )
     if preemption.get("by") != "partition":
         return
-    partitions = made.spec["partitions"]
-    of = (
-        {str(one["name"]): one for one in partitions if isinstance(one, Mapping)}
-        if isinstance(partitions, list)
-        else {}
-    )
+    of = {str(one["name"]): one for one in made.rows("partitions")}
     for old, new in made.partitions.items():
         settings, one = site.partitions[old], of.get(new, {})
         mode = settings["preemptmode"].value.lower() if "preemptmode" in settings else preemption["mode"]
@@ -200,8 +186,7 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
             )
         if not same:
             yield "PreemptMode"
-        own = one.get("extra")
-        if "gracetime" in settings and not (isinstance(own, Mapping) and "GraceTime" in own):
+        if "gracetime" in settings and "GraceTime" not in mapping(one.get("extra")):
             yield "GraceTime"
         tier = settings.get("prioritytier")
         if tier is not None and tier.value != str(one.get("tier", 1)):
@@ -244,15 +229,5 @@ def _seconds(settings: Settings, key: str) -> int | None:
 
 def _without_preempts(made: Made) -> None:
     """A spec takes `preempts` only with preemption by QOS."""
-    qos = made.spec.get("qos")
-    if isinstance(qos, list):
-        made.spec["qos"] = [
-            {key: value for key, value in one.items() if key != "preempts"}
-            for one in qos
-            if isinstance(one, Mapping)
-        ]
-
-
-def _names(part: Value) -> frozenset[str]:
-    rows = part if isinstance(part, list) else []
-    return frozenset(str(one["name"]) for one in rows if isinstance(one, Mapping))
+    if qos := made.rows("qos"):
+        made.spec["qos"] = [{key: value for key, value in one.items() if key != "preempts"} for one in qos]

@@ -58,22 +58,16 @@ class Named:
 class Site:
     """The configuration of a site."""
 
-    cluster: Settings = field(
-        default_factory=dict[str, Setting]
-    )  # the keys of slurm.conf without nodes and partitions
+    cluster: Settings = field(default_factory=dict[str, Setting])  # slurm.conf without nodes and partitions
     nodes: dict[str, Settings] = field(default_factory=dict[str, Settings])
     partitions: dict[str, Settings] = field(default_factory=dict[str, Settings])
     nodesets: dict[str, Settings] = field(default_factory=dict[str, Settings])
     downnodes: dict[str, Settings] = field(default_factory=dict[str, Settings])
-    gres: dict[str, Settings] = field(
-        default_factory=dict[str, Settings]
-    )  # by node; "" for lines that fit no node
+    gres: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by node; "": of no node
     switches: dict[str, Switch] = field(default_factory=dict[str, Switch])
     block_sizes: Setting | None = None
     named: dict[str, Named] = field(default_factory=dict[str, Named])  # of topology.yaml
-    others: dict[str, Settings] = field(
-        default_factory=dict[str, Settings]
-    )  # cgroup.conf, job_container.conf, slurmdbd.conf
+    others: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by file, such as cgroup.conf
     complaints: list[Complaint] = field(default_factory=list[Complaint])
 
     def flat(self) -> dict[Key, Setting]:

@@ -29,7 +29,7 @@ _KEY = Form(
 )  # no brace: Ansible would read it as a template
 _OPENSSH_PRIVATE = "b3BlbnNzaC1rZXktdj"  # "openssh-key-v" in base64: the start of a private key
 _ED25519_BYTES = 32
-_OTHERS_NAMES = (
+OTHERS_NAMES = (
     frozenset(  # words with a meaning in /etc/hosts, in Ansible's groups or in NodeName of slurm.conf
         (
             "localhost",
@@ -60,7 +60,7 @@ def parse_host_name(value: object) -> str:
             "bad-host-name",
             f"{quoted(text)} is not a short host name of a-z, 0-9 and '-', at most 63 characters",
         )
-    if text in _OTHERS_NAMES:
+    if text in OTHERS_NAMES:
         raise refuse(
             "reserved-name",
             f"{quoted(text)} cannot be a host name: it has another meaning in Ansible, Slurm or /etc/hosts",
@@ -192,7 +192,7 @@ def _number(least: int, most: int) -> tuple[BeforeValidator, WithJsonSchema]:
     )
 
 
-_TAKEN = "|".join(sorted(_OTHERS_NAMES))
+_TAKEN = "|".join(sorted(OTHERS_NAMES))
 _HOST_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^(?![0-9]+$)(?!(?:{_TAKEN})$){_HOST.pattern}$"})
 HOSTLIST_SCHEMA = {"type": "string", "pattern": r"^[a-z0-9\[][a-z0-9,\[\]-]*$", "examples": ["gpu[01-04]"]}
 

@@ -117,7 +117,7 @@ def test_verb_works_after_pip_install(wheel: Path, site: Path, bare: Path, words
         "ClusterName=a\nSlurmctldHost=h\nStateSaveLocation=/var/spool/slurmctld\nTaskPlugin=task/cgroup,task/affinity\n"
         "NodeName=n1 CPUs=4 RealMemory=4000\nPartitionName=p Nodes=n1 Default=YES\n"
     )
-    (site / "cgroup.conf").write_text("ConstrainRAMSpace=yes\n")
+    (site / "cgroup.conf").write_text("ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n")
     typed(wheel, site, *words, bare=bare)
 
 

@@ -18,7 +18,7 @@ HEAD = (
 
 def imported(folder: Path, lines: str, **others: str) -> tuple[Imported, ClusterSpec]:
     (folder / "slurm.conf").write_text(HEAD + lines)
-    (folder / "cgroup.conf").write_text("ConstrainRAMSpace=yes\n")
+    (folder / "cgroup.conf").write_text("ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n")
     for name, text in others.items():
         (folder / f"topology.{name}").write_text(text)
     found = import_files([folder], version="26.05")

@@ -1,0 +1,94 @@
+"""The partitions of a site as those of a spec."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpucluster.importer import keys
+from gpucluster.importer.extra import extra_of
+from gpucluster.importer.hardware import cpus_of, number_of, threads_as_one
+from gpucluster.importer.made import Reasons
+from gpucluster.importer.memory import kept_memory, memory_of_threads, why_of_threads
+from gpucluster.importer.pools import Group
+from gpucluster.importer.site import Settings, Site
+from gpucluster.importer.write_yaml import Value
+from gpucluster.spec.fields import MAX_NODES
+
+LONGEST_TIME_MIN = 365 * 1440
+MOST_TIER = MAX_NODES  # of a spec; Slurm takes up to 65533
+_YES = ("yes", "true", "up", "1")
+
+
+def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
+    site: Site,
+    renamed: Mapping[str, str],
+    groups: Mapping[Group, list[str]],
+    pools: Mapping[Group, str],
+    named: Mapping[str, Value],
+    reasons: Reasons,
+) -> Iterator[dict[str, Value]]:
+    chosen = _default(site, renamed)
+    threads_of = {
+        group: max(threads_as_one(site.nodes[node]) for node in members) for group, members in groups.items()
+    }
+    for name, new in renamed.items():
+        settings = site.partitions[name]
+        of = [pools[group] for group in groups if name in group.partitions]
+        if not of:
+            continue
+        made: dict[str, Value] = {"name": new, "pools": of}
+        if name == chosen:
+            made["default"] = True
+        longest = _minutes(settings, "maxtime")
+        if longest is not None and longest <= LONGEST_TIME_MIN:
+            made["max_time"] = keys.duration(max(1, longest))
+        usual = _minutes(settings, "defaulttime") if "defaulttime" in settings else longest
+        usual = min(one for one in (usual, longest, LONGEST_TIME_MIN) if one is not None)
+        made["default_time"] = keys.duration(max(1, usual))
+        if "topology" in settings and settings["topology"].value in named:
+            made["topology"] = settings["topology"].value
+        tier = number_of(settings, "prioritytier")
+        if tier is not None and 1 < tier <= MOST_TIER:
+            made["tier"] = tier
+        most = number_of(settings, "maxcpuspernode")
+        least = min(cpus_of(group.hardware) for group in groups if name in group.partitions)
+        if most is not None and 0 < most <= least:
+            made["max_cpus_per_node"] = most
+        if _exclusive(site.cluster, settings):
+            made["exclusive"] = True
+        threads = max(threads_of[group] for group in groups if name in group.partitions)
+        memory = memory_of_threads(settings, threads)
+        reasons |= {("partition", new, key): why_of_threads(key, threads) for key in memory}
+        yield {**made, **_with_extra({**kept_memory(site.cluster, settings), **settings, **memory})}
+
+
+def _exclusive(cluster: Settings, partition: Settings) -> bool:
+    """Whether each job has its nodes alone: select/linear gives no job a part of a node."""
+    linear = "selecttype" in cluster and cluster["selecttype"].value.lower() == "select/linear"
+    return linear or (
+        "oversubscribe" in partition and partition["oversubscribe"].value.upper() == "EXCLUSIVE"
+    )
+
+
+def _default(site: Site, renamed: Iterable[str]) -> str:
+    """The default partition: slurmctld takes the last line with Default=YES (_build_single_partitionline_info)."""
+    marked = [
+        name
+        for name in renamed
+        if "default" in site.partitions[name] and site.partitions[name]["default"].value.lower() in _YES
+    ]
+    return marked[-1] if marked else ""
+
+
+def _with_extra(line: Settings) -> dict[str, Value]:
+    found: dict[str, Value] = {**extra_of("partition", [line])}
+    tier = line.get("prioritytier")
+    if tier is not None and tier.written == "Priority":
+        found.setdefault("PriorityJobFactor", tier.value)
+    return {"extra": found} if found else {}
+
+
+def _minutes(settings: Settings, key: str) -> int | None:
+    """A time limit of a partition; None for no limit."""
+    try:
+        return keys.minutes(settings[key].value) if key in settings else None
+    except ValueError:
+        return None
