@@ -10,7 +10,7 @@ STATE = "/var/spool/slurmctld"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_running_jobs_are_ended_and_queued_ones_are_gone_without_the_state(version: str) -> None:
+def test_running_jobs_go_on_with_a_copy_of_the_state_and_are_ended_without(version: str) -> None:
     plan = a_lab_plan()
     plan = dataclasses.replace(plan, slurm=dataclasses.replace(plan.slurm, version=version))
     with RealSlurm(version, plan) as slurm:
@@ -27,6 +27,11 @@ def test_running_jobs_are_ended_and_queued_ones_are_gone_without_the_state(versi
         assert slurm.run("pgrep", "-f", "sleep 997").code == 0
         slurm.stop_controller()
         slurm.must("mv", STATE, "/var/spool/of-the-site")
+        slurm.must("cp", "--archive", "/var/spool/of-the-site", STATE)  # as docs/takeover.md says it
+        slurm.start_controller()
+        assert sorted(slurm.run("squeue", "-h", "-o", "%T").out.split()) == ["PENDING", "RUNNING"]
+        slurm.stop_controller()
+        slurm.must("mv", STATE, "/var/spool/copied")
         slurm.folder(STATE, "slurm")
         slurm.start_controller()
         assert slurm.run("squeue", "-h", "-t", "all").out == ""
