@@ -34,7 +34,7 @@ DUMP = """\
 Cluster - 'site':Fairshare=1:QOS='normal'{cluster}
 QOS - 'normal':Description='x'{qos}
 Parent - 'root'
-Account - 'lab':Fairshare=2:QOS='normal'{account}
+Account - 'lab':Fairshare=2:QOS='normal{account}
 Parent - 'lab'
 User - 'ann':DefaultAccount='lab':Fairshare=1{user}
 {line}
@@ -89,6 +89,7 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("cluster", "AccountingStorageEnforce=qos,wckeys", Effect.WIDER, "AccountingStorageEnforce"),
         ("cluster", "MCSPlugin=mcs/group", Effect.WIDER, "MCSPlugin"),
         ("cluster", "StateSaveLocation=/var/spool/slurm", Effect.ENDED, "StateSaveLocation"),
+        ("cluster", "SlurmdSpoolDir=/var/spool/slurm/d", Effect.ENDED, "SlurmdSpoolDir"),
         ("cluster", "TaskPlugin=task/affinity", Effect.ENDED, "TaskPlugin"),
         ("cluster", "TaskPlugin=task/none", Effect.ENDED, "TaskPlugin"),
         ("cluster", "DownNodes=n2 State=DOWN Reason=fire", Effect.WIDER, "State"),
@@ -123,6 +124,7 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "MCSPlugin=mcs/none"),
         ("cluster", "TaskPlugin=affinity,cgroup"),
         ("cluster", "StateSaveLocation=/var/spool/slurmctld/"),
+        ("cluster", "SlurmdSpoolDir=/var/spool/slurmd/"),
         ("cgroup", CONFINED + "AllowedRAMSpace=100\nAllowedSwapSpace=0\nMaxRAMPercent=100\nMinRAMSpace=30"),
         ("node", "State=UNKNOWN"),
         ("node", "State=IDLE"),
@@ -171,7 +173,7 @@ def test_accounts_that_become_enforced_refuse_jobs(
     enforced: str, effect: Effect | None, tmp_path: Path
 ) -> None:
     """A user of such a site without an association submitted jobs, and jobs above a limit ran."""
-    (tmp_path / "assoc.dump").write_text(DUMP.format(cluster="", qos="", account="", user="", line=""))
+    (tmp_path / "assoc.dump").write_text(DUMP.format(cluster="", qos="", account="'", user="", line=""))
     found = effects(
         [
             *site(tmp_path, cluster=f"AccountingStorageType=accounting_storage/slurmdbd\n{enforced}"),
@@ -185,7 +187,8 @@ def test_accounts_that_become_enforced_refuse_jobs(
     ("parts", "effect", "said"),
     [
         ({"user": ":QOS='normal,high'"}, Effect.REFUSED, "the user ann in lab: QOS=normal,high is not imported"),
-        ({"account": ":MaxJobs=5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
+        ({"qos": "\nQOS - 'high':Description='x'", "account": ",high'", "user": ":QOS='normal'"}, Effect.WIDER, "the user ann in lab: QOS=normal is not imported"),
+        ({"account": "':MaxJobs=5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
         ({"cluster": ":GrpTRES='gres/gpu=64'"}, Effect.WIDER, "the cluster: GrpTRES=gres/gpu=64 is not imported"),
         ({"qos": ":MaxWall=60"}, Effect.WIDER, "the QOS normal: MaxWall=60 is not imported"),
         ({"user": ":Partition='p'"}, Effect.WIDER, "the user ann in lab: Partition=p is not imported"),
@@ -196,7 +199,7 @@ def test_line_of_the_dump_is_under_its_heading(
     parts: dict[str, str], effect: Effect, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "assoc.dump").write_text(
-        DUMP.format(**{"cluster": "", "qos": "", "account": "", "user": "", "line": "", **parts})
+        DUMP.format(**{"cluster": "", "qos": "", "account": "'", "user": "", "line": "", **parts})
     )
     found = effects([*site(tmp_path, cluster="AccountingStorageEnforce=safe,qos"), tmp_path / "assoc.dump"])
     assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [
