@@ -108,6 +108,11 @@ def _moved(_key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if before.rstrip("/") != after.rstrip("/") else None
 
 
+def _of_steps(key: str, before: str, after: str) -> Effect | None:
+    """The folder in which slurmd finds the steps that run; a site without the key has the rendered one."""
+    return _moved(key, before, after)
+
+
 def _counted(_key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if "memory" in after and "memory" not in before else None
 
@@ -183,6 +188,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_sooner, "partition", ("defaulttime",)),
     (_confined, "slurm.conf", ("taskplugin",)),
     (_moved, "slurm.conf", ("statesavelocation",)),
+    (_of_steps, "slurm.conf", ("slurmdspooldir",)),
     (_more_memory, "cgroup.conf", ("allowedramspace", "allowedswapspace", "minramspace")),
     (_less_memory, "cgroup.conf", ("maxrampercent",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
