@@ -60,6 +60,16 @@ def test_nodes_with_other_keys_are_another_pool(one: str, other: str, tmp_path: 
     assert not [row for row in found.differences if row.effect or row.change is Change.LOST]
 
 
+def test_tmpdisk_stays_with_the_file_system_that_it_is_about(tmp_path: Path) -> None:
+    """Without TmpFS slurmd measures /tmp, and slurmctld drains a node with too little there: `Low TmpDisk`."""
+    _, spec = imported(
+        tmp_path,
+        "TmpFS=/scratch\nNodeName=n[1-3] CPUs=4 RealMemory=8000 TmpDisk=800000\nPartitionName=a Nodes=ALL Default=YES\n",
+    )
+    assert spec.slurm is not None
+    assert (spec.slurm.extra["TmpFS"], spec.pools[0].extra["TmpDisk"]) == ("/scratch", "800000")
+
+
 def test_features_and_licences_of_a_real_site_fit_the_spec(tmp_path: Path) -> None:
     found, spec = imported(
         tmp_path,
