@@ -13,11 +13,12 @@ _VALUE = re.compile(r"[!-~]{1,1000}")
 PLUGINS = frozenset(
     ("mpidefault", "jobsubmitplugins", "clifilterplugins", "debugflags")
 )  # the check of rendered keys refuses values that `extra` takes
+_OF_HOSTS = frozenset({"tmpfs"})  # a file system of the site's hosts: TmpDisk of a node is its size
 _NEVER = f"/#\"'\\`{keys.HIDDEN}"  # a path or a plugin of the site's machines, a quote, and a hidden password
 
 
 def extra_of(kind: str, every: Iterable[Settings]) -> dict[str, str]:
-    """The keys that all these lines have with the same value; a path or a plugin is none of them."""
+    """The keys that all these lines have with the same value; a path or a plugin is none of them, but TmpFS."""
     first, *others = every
     return dict(
         sorted(
@@ -38,8 +39,8 @@ def refused(path: str) -> tuple[str, str, str] | None:
 
 def _never(kind: str, key: str) -> set[str]:
     """The names of TRES have a slash: GRES/gpu."""
-    weights = isinstance(slurm_values().form(kind, key, ""), Weights)
-    return set(_NEVER) - {"/"} if weights else set(_NEVER)
+    slash = key in _OF_HOSTS or isinstance(slurm_values().form(kind, key, ""), Weights)
+    return set(_NEVER) - {"/"} if slash else set(_NEVER)
 
 
 def _same(key: str, value: str, other: Settings) -> bool:
