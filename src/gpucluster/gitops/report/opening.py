@@ -10,6 +10,7 @@ from gpucluster.gitops.report import words
 LONGEST = 120
 _LOST = r"(?:is|are) lost|lose"
 _ENDED = r"(?<!it )(?:is|are) (?:deleted|ended|refused|requeued)|fail|end(?= where|[;,:]|$)"
+_WAIT = r"never starts?|until it is (?:lowered|UP)"  # what a person must act on
 _USUAL = dict(UNAFFECTED.lines())
 _BY_WORTH = ("data", "running jobs", "queued jobs", "sessions")
 
@@ -35,7 +36,7 @@ def _worst_first(diff: Diff) -> Iterator[str]:
 
 
 def _losses(lines: Mapping[str, str]) -> Iterator[str]:
-    for what_happens in (_LOST, _ENDED) if lines else ():
+    for what_happens in (_LOST, _ENDED, _WAIT) if lines else ():
         for subject in _BY_WORTH:
             found = _clauses(subject, lines[subject])
             yield from (one for one in found if re.search(rf"\b(?:{what_happens})\b", one))
