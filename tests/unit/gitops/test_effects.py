@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.audited_edits import STACKS
-from support.builders import SPEC, a_spec_text
+from support.builders import SPEC, a_lab_text, a_spec_text, changed
 from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff, a_side, a_side_with_workloads
 
@@ -78,6 +78,23 @@ def test_commands_stand_before_and_after_the_apply() -> None:
     assert found.steps[place + 1 :] == ("gpucluster status burst --wait",), (
         "a new slurmctld has all partitions up"
     )
+
+
+@pytest.mark.parametrize(
+    "line", ["private_tmp: false", "accounting: {database: local}"], ids=["nodes start anew", "no queue"]
+)
+def test_partition_that_the_spec_closes_is_not_opened(line: str) -> None:
+    """`import` writes `State: DOWN` where access cannot be kept; `drain` and `up` of each partition gave it."""
+    closed = "  - {name: closed, pools: [h100], extra: {State: DOWN}}\n"
+    old = a_lab_text(("partitions:\n", f"partitions:\n{closed}"))
+    accounts = ("partitions:\n", "accounts: [{name: r, users: [vision]}]\npartitions:\n")
+    new = changed(
+        old, ('version: "26.05"\n', f'version: "26.05"\n  {line}\n'), *([accounts] if "acc" in line else [])
+    )
+    steps = [step for step in _effects(old, new).steps if "partitionname=PARTITION" in step]
+    assert len(steps) == 2
+    assert "# each partition that is UP: " in steps[0]
+    assert steps[1].endswith("# each partition that was UP")
 
 
 def test_removed_nodes_name_the_command_that_does_not_wait() -> None:
