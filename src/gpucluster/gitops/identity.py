@@ -6,7 +6,7 @@ tests/slurm/test_cluster_identity.py makes happen what the notes say, on Slurm 2
 from collections.abc import Iterator
 
 from gpucluster.gitops.field_effects import Note
-from gpucluster.gitops.steps import COPY_DUMP
+from gpucluster.gitops.steps import COPY_DUMP, OPEN
 from gpucluster.plan import names
 from gpucluster.plan.model import Accounting, ClusterPlan, ExternalDatabase, SlurmPlan
 from gpucluster.plan.slurm_identity import (
@@ -22,10 +22,9 @@ from gpucluster.plan.slurm_identity import (
 from gpucluster.text import format_duration
 
 NO_QUEUE = (
-    "scontrol update partitionname=PARTITION state=drain    # each partition: it takes no new jobs, and runs queued ones",
+    "scontrol update partitionname=PARTITION state=drain    # each partition that is UP: it takes no new jobs, and runs queued ones",
     "squeue --states=pending    # until no job waits, or cancel those that are left",
 )
-OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
 COPY = f"cp --archive {STATE} /root/slurmctld-before && rm {CLUSTER_NAME}"
 _AS_ROOT = "    # on the head, as root"
 _WAITS = "those that do not start before wait with InvalidAccount or PartitionConfig, and never start"

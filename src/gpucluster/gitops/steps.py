@@ -13,10 +13,10 @@ POWER_DOWN = "state=power_down_asap"
 _TAR = "tar -C / --acls --xattrs"
 _TAR_OF_POD = "tar -C /"  # that of busybox has no more options
 NO_JOBS = (
-    "scontrol update partitionname=PARTITION state=down    # each partition: no job starts",
+    "scontrol update partitionname=PARTITION state=down    # each partition that is UP: no job starts",
     "squeue --states=running    # until no job runs",
 )
-OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
+OPEN = "scontrol update partitionname=PARTITION state=up    # each partition that was UP"
 NO_NEW_JOBS = "scontrol update partitionname=PARTITION state=drain    # each removed partition: it takes no new jobs, and runs queued ones"
 OTHER_PARTITION = "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
 HELD = (
