@@ -137,7 +137,10 @@ _NO_SWAP = "a job has no swap beside its memory: above it the job is ended"
 _CHANGED = {
     ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
-    ("slurm.conf", "slurmdspooldir"): "slurmd finds no running step there: a job that runs is requeued, and its processes go on",
+    (
+        "slurm.conf",
+        "slurmdspooldir",
+    ): "slurmd finds no running step there: a job that runs is requeued, and its processes go on",
     ("slurm.conf", "clustername"): "a spec's name has a-z, 0-9 and '-', and Slurm writes it in lower case",
     ("slurm.conf", "slurmctldhost"): "the head of a spec is a short host name, and no node",
     ("slurm.conf", "slurmctldhost address"): "the head of a spec has an IPv4 address",
