@@ -16,7 +16,7 @@ from gpucluster.importer.effects import effect_of
 from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.made import Made
 from gpucluster.importer.reasons import SLURMS_OWN, Change, WhyLost, why
-from gpucluster.importer.site import Key, Setting, Site
+from gpucluster.importer.site import JOB_CONTAINER, Key, Setting, Site
 from gpucluster.slurm import hostlist
 
 
@@ -124,6 +124,7 @@ def _renamed(site: Site, made: Made) -> dict[Key, Setting]:
     tables = {
         "node": made.nodes,
         "gres.conf": made.nodes,
+        JOB_CONTAINER: made.nodes,
         "partition": made.partitions,
         "topology.conf": made.switches,
     }

@@ -8,7 +8,7 @@ from gpucluster.importer.extra import refused
 from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.made import Made, Reasons, mapping
 from gpucluster.importer.restrictions import make_safe, without_preemption, without_restrictions
-from gpucluster.importer.site import Site
+from gpucluster.importer.site import JOB_CONTAINER, Site
 from gpucluster.importer.write_yaml import Value, write
 from gpucluster.slurm.hostlist import expand_slurm
 from gpucluster.spec import Problem, Report, inspect_text
@@ -26,6 +26,7 @@ def valid_spec(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> 
     parts: tuple[Callable[[Sequence[Problem]], bool], ...] = (
         lambda errors: _without_extra(made, errors),
         lambda errors: _without_preemption(made, errors),
+        lambda errors: _without_tmp_folder(made, errors),
         lambda errors: _without_part(made, site, files, errors),
         lambda errors: _without_accounts(made, site, files, errors),
         lambda errors: _without_extra(made, errors),  # some keys need accounting
@@ -40,6 +41,15 @@ def valid_spec(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> 
 def _without_preemption(made: Made, errors: Iterable[Problem]) -> bool:
     why = next((problem.message for problem in errors if problem.path.startswith("slurm.preemption")), "")
     return bool(why) and without_preemption(made, why)
+
+
+def _without_tmp_folder(made: Made, errors: Iterable[Problem]) -> bool:
+    """Take the folder for the /tmp of jobs out of the spec if it is refused; return whether it was."""
+    why = next((problem.message for problem in errors if problem.path.startswith("slurm.private_tmp")), "")
+    if why:
+        made.spec["slurm"] = {key: value for key, value in made.slurm.items() if key != "private_tmp"}
+        made.reasons[JOB_CONTAINER, "", "basepath"] = f"not imported: {why}"
+    return bool(why)
 
 
 def _without_part(

@@ -17,6 +17,7 @@ MAX_NODES = hostlist.SLURM_MOST
 MAX_PARTITIONS = 2000
 MAX_DEVICES = 4096  # of one gres.conf line
 _HOSTLIST_LENGTH = 1 << 20
+JOB_CONTAINER = "job_container.conf"
 
 Key = tuple[str, str, str]  # kind, name ("" for a key of the whole file), key in its canonical spelling
 
@@ -68,6 +69,7 @@ class Site:
     block_sizes: Setting | None = None
     named: dict[str, Named] = field(default_factory=dict[str, Named])  # of topology.yaml
     others: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by file, such as cgroup.conf
+    tmp: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by node, of job_container.conf
     complaints: list[Complaint] = field(default_factory=list[Complaint])
 
     def flat(self) -> dict[Key, Setting]:
@@ -79,6 +81,7 @@ class Site:
             ("nodeset", self.nodesets),
             ("downnodes", self.downnodes),
             ("gres.conf", self.gres),
+            (JOB_CONTAINER, self.tmp),
         )
         for kind, table in named:
             made.update(
@@ -397,8 +400,26 @@ def _topology_conf(site: Site, statements: Sequence[Statement]) -> None:
             )
 
 
+def _job_container_conf(site: Site, statements: Sequence[Statement]) -> None:
+    """A line with NodeName is for these nodes. What all nodes have from such lines is a value of the whole file."""
+    whole = site.others.setdefault(JOB_CONTAINER, {})
+    for statement in statements:
+        settings = _settings(JOB_CONTAINER, statement, statement.pairs)
+        listed = settings.pop("nodename", None)
+        if listed is None:
+            whole |= settings
+        for node in () if listed is None else site.names(listed):
+            site.tmp.setdefault(node, {}).update(settings)
+    every = [site.tmp.get(node, {}) for node in site.nodes]
+    for key, one in dict(every[0] if every else {}).items():
+        if key not in whole and all(key in of and of[key].value == one.value for of in every):
+            whole[key] = one
+            for of in site.tmp.values():
+                of.pop(key, None)
+
+
 def _other(kind: str) -> Callable[[Site, Sequence[Statement]], None]:
-    """A file of which every key is one value: cgroup.conf, slurmdbd.conf, job_container.conf."""
+    """A file of which every key is one value: cgroup.conf, slurmdbd.conf."""
 
     def take(site: Site, statements: Sequence[Statement]) -> None:
         settings = site.others.setdefault(kind, {})
@@ -450,4 +471,5 @@ _FILES: dict[str, Callable[[Site, Sequence[Statement]], None]] = {
     "slurm.conf": _slurm_conf,
     "gres.conf": _gres_conf,
     "topology.conf": _topology_conf,
+    JOB_CONTAINER: _job_container_conf,
 }

@@ -9,7 +9,7 @@ from gpucluster.importer.lines import FileLine
 from gpucluster.importer.made import Reasons
 from gpucluster.importer.memory import memory_of_threads, why_of_threads
 from gpucluster.importer.pools import takes
-from gpucluster.importer.site import Setting, Site
+from gpucluster.importer.site import JOB_CONTAINER, Setting, Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.spec.fields import LicenseName
 from gpucluster.spec.rules.extra_values import of_value
@@ -20,11 +20,7 @@ _OF_LICENSE: TypeAdapter[str] = TypeAdapter(LicenseName)
 
 def slurm_of(site: Site, version: str, reasons: Reasons) -> dict[str, Value]:
     made: dict[str, Value] = {"version": version}
-    plugin = site.cluster.get("namespacetype")
-    if plugin is None or not plugin.value.endswith("tmpfs"):
-        made["private_tmp"] = False
-    elif (base := site.others.get("job_container.conf", {}).get("basepath")) is not None:
-        made["private_tmp"] = {"path": base.value}
+    made |= _private_tmp(site)
     made["node_ssh"] = False
     if "jobrequeue" in site.cluster and site.cluster["jobrequeue"].value == "0":
         made["requeue"] = False
@@ -37,6 +33,13 @@ def slurm_of(site: Site, version: str, reasons: Reasons) -> dict[str, Value]:
     extra = extra_of("slurm.conf", [{**limits, **site.cluster, **memory}])
     kept = {key: value for key, old in extra.items() if (value := _right_words(version, key, old, reasons))}
     return {**made, **({"extra": kept} if kept else {})}
+
+
+def _private_tmp(site: Site) -> dict[str, Value]:
+    plugin, base = site.cluster.get("namespacetype"), site.others.get(JOB_CONTAINER, {}).get("basepath")
+    if plugin is None or not plugin.value.endswith("tmpfs") or (base and base.value.lower() == "none"):
+        return {"private_tmp": False}
+    return {"private_tmp": {"path": base.value}} if base else {}
 
 
 def _right_words(version: str, key: str, value: str, reasons: Reasons) -> str:

@@ -14,7 +14,7 @@ from gpucluster.importer.memory import counts_memory
 from gpucluster.importer.names import host_name, new_names, partition_name, short_name, unused
 from gpucluster.importer.partitions import partitions_of
 from gpucluster.importer.pools import Group, groups_of, machine_names, parts_of, pool_names, strange_features
-from gpucluster.importer.site import Site
+from gpucluster.importer.site import JOB_CONTAINER, Site
 from gpucluster.importer.slurm_part import slurm_of
 from gpucluster.importer.topology import IMEX, OFF_FABRIC, several_of, topology_of
 from gpucluster.importer.write_yaml import Value
@@ -86,6 +86,15 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
             found["node", new, "cpus"] = (
                 f"the site counts a core as a CPU, gpucluster each of its {threads} threads"
             )
+    found |= {
+        (
+            JOB_CONTAINER,
+            nodes.get(node, node),
+            key,
+        ): "not imported: a spec has one folder for the /tmp of all jobs"
+        for node, settings in site.tmp.items()
+        for key in settings
+    }
     if "switchtype" in site.cluster and site.cluster["switchtype"].value.lower() == IMEX:
         found["slurm.conf", "", "switchtype"] = (
             "not imported: `slurm.topology.block.imex` is of a topology of blocks"
