@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpucluster import catalog
 from gpucluster.errors import GpuclusterError
-from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH
+from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH, Effect
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.spec import inspect_text
 
@@ -178,3 +178,51 @@ def test_changed_files_are_imported_or_refused_in_words(
         refused = ""
         assert found.text
     assert "this is a bug" not in refused
+
+
+def test_mark_of_the_byte_order_is_no_word(tmp_path: Path) -> None:
+    """Regression: the first word failed, and the rest of its line became keys of slurm.conf."""
+    more = "\ufeffPartitionName=DEFAULT AllowGroups=staff\nPartitionName=hp Nodes=n1\n"
+    found = _of(tmp_path, f"\ufeff{GOOD}include more.conf\n", more=more)
+    assert not found.complaints
+    assert 'extra: {AllowGroups: staff, DefMemPerCPU: "0"}' in found.text
+
+
+@pytest.mark.parametrize("first", ["PartitionName hq", "Partition-Name=hq", 'PartitionName="hq"x'])
+def test_rest_of_a_line_whose_first_word_fails_is_no_key_of_the_file(first: str, tmp_path: Path) -> None:
+    found = _of(tmp_path, f"{GOOD}{first} Nodes=n1 KillWait=31 AllowGroups=staff\n")
+    assert _told(found, tmp_path)[-1] == (
+        "slurm.conf:5: its first word is wrong, so Nodes, KillWait, AllowGroups are not imported"
+    )
+    assert found.complaints[-1].effect is Effect.REFUSED
+    assert not {"Nodes", "AllowGroups", "KillWait"} & {
+        row.key for row in found.differences if row.kind == "slurm.conf" and row.before is not None
+    }
+
+
+def test_folder_on_a_line_whose_first_word_fails_is_not_that_of_all_nodes(tmp_path: Path) -> None:
+    text = f"JobContainerType=job_container/tmpfs\n{GOOD}"
+    found = _of(tmp_path, text, job_container="BasePath=/local/a\nNodeName n1 BasePath=none\n")
+    assert "private_tmp" not in found.text
+    (tmp_path / "job_container.conf").write_text("BasePath=/local/a\nNodeName n1 BasePath=none\n")
+    found = import_files([tmp_path], version="24.11")
+    assert "private_tmp: {path: /local/a}" in found.text
+
+
+def test_line_with_its_first_key_behind_a_wrong_word_is_imported(tmp_path: Path) -> None:
+    found = _of(tmp_path, f"{GOOD}xx PartitionName=hp Nodes=n1 AllowGroups=staff\n")
+    assert _told(found, tmp_path) == ["slurm.conf:5: 'xx' is not key=value; it is not imported"]
+    assert "AllowGroups: staff" in found.text
+
+
+def test_default_line_whose_first_word_fails_keeps_the_partitions_closed(tmp_path: Path) -> None:
+    found = _of(tmp_path, f"{GOOD}PartitionName DEFAULT AllowGroups=staff\nPartitionName=hp Nodes=n1\n")
+    assert "AllowGroups: staff" in found.text.partition("name: hp")[2]
+
+
+@pytest.mark.parametrize("word", ['AllowGroups="staff', 'AllowGroups="staff"x', 'RootOnly="yes'])
+def test_partition_whose_rule_is_no_word_is_down(word: str, tmp_path: Path) -> None:
+    """It was written without the rule, so everybody could use it."""
+    found = _of(tmp_path, f"{GOOD}PartitionName=hp Nodes=n1 {word}\n")
+    assert "State: DOWN" in found.text.partition("name: hp")[2]
+    assert any("the partition hp is DOWN" in one for one in found.made.made_up)
