@@ -53,7 +53,7 @@ class Folder:
             raise NotReadableError(f"it is larger than {MAX_BYTES >> 20} MiB")
         if self._read > MAX_TOTAL:
             raise NotReadableError(f"all files together are larger than {MAX_TOTAL >> 20} MiB")
-        return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
+        return raw.decode("utf-8-sig", "replace").replace("\0", "\ufffd")
 
     def _beside(self, wanted: PurePosixPath) -> tuple[Path, ...]:
         """An absolute path is tried with its last parts, because the files were copied from elsewhere."""

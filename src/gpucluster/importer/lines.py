@@ -66,10 +66,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The pairs of one line."""
+    """The pairs of one line, and its words that are none."""
 
     place: FileLine
     pairs: tuple[Pair, ...]
+    wrong: tuple[str, ...] = ()
+    begun: bool = True  # its first word is a pair
 
 
 class NotReadableError(Exception):
@@ -133,7 +135,8 @@ class Reader:
         yield place, _ESCAPE.sub(r"\1", "".join(parts))
 
     def _statement(self, place: FileLine, line: str) -> Iterator[Statement]:
-        pairs, at, hidden = list[Pair](), 0, keys.has_secret(line)
+        pairs, wrong, at, hidden = list[Pair](), list[str](), 0, keys.has_secret(line)
+        begun = _PAIR.match(line) is not None
         while line[at:].strip():
             match = _PAIR.match(line, at)
             if match is not None:
@@ -148,9 +151,10 @@ class Reader:
                 break
             strange = keys.HIDDEN if hidden else short(word[1], 60)
             self.complain(place, f"{strange!r} is not key=value; it is not imported")
+            wrong.append(word[1])
             at = word.end()
         if pairs:
-            yield Statement(place, tuple(pairs))
+            yield Statement(place, tuple(pairs), tuple(wrong), begun)
 
     def _included(self, place: FileLine, name: str, depth: int) -> Iterator[Statement]:
         wanted = name.replace("%c", self.cluster)

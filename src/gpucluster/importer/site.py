@@ -5,7 +5,7 @@ keeps its file and line. Two sites, the files of a user and our rendered files, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpucluster.importer import keys
 from gpucluster.importer.lines import Complaint, Effect, FileLine, Pair, Reader, Statement
@@ -158,8 +158,28 @@ def read_site(reader: Reader, texts: Iterable[tuple[str, str, str]]) -> Site:
     site = Site(complaints=reader.complaints)
     for kind, shown, text in texts:
         take = _FILES.get(kind, _other(kind))
-        take(site, list(reader.statements(shown, text)))
+        found = (_begun(site, statement) for statement in reader.statements(shown, text))
+        take(site, [statement for statement in found if statement is not None])
     return site
+
+
+def _begun(site: Site, statement: Statement) -> Statement | None:
+    """The statement if it says what it is of. Without its first word the other ones are no keys of the whole file."""
+    first, strange = statement.pairs[0], " ".join(statement.wrong).lower()
+    if first.key.lower() == "partitionname":  # a rule that is no word closes its partition
+        split = (word.partition("=") for word in statement.wrong)
+        lost = (Pair(key, value) for key, _, value in split if keys.versions("partition", key))
+        return replace(statement, pairs=(*statement.pairs, *lost))
+    if statement.begun or first.key.lower() in _BEGINS:
+        return statement
+    if "partition" in strange and "default" in strange:
+        return replace(statement, pairs=(Pair("PartitionName", "DEFAULT"), *statement.pairs))
+    site.complain(
+        statement.place,
+        f"its first word is wrong, so the rest is not imported: {', '.join(pair.key for pair in statement.pairs)}",
+        Effect.REFUSED if strange.startswith(("partition", "node")) else None,
+    )
+    return None
 
 
 def _slurm_conf(site: Site, statements: Sequence[Statement]) -> None:
@@ -460,6 +480,7 @@ _LINES = {
     "downnodes": "downnodes",
     "frontendname": "frontend",
 }
+_BEGINS = (*_LINES, "name", "switchname", "blockname")  # the first word of a line
 _NAMED: dict[str, Callable[[Site, Statement, Settings], None]] = {
     "node": _nodes,
     "partition": _partition,
