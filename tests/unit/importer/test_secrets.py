@@ -35,6 +35,11 @@ def told(folder: Path, *lines: str) -> str:
         "SlurmctldParameters=api_key=hunter2",
         "MCSParameters=credential:hunter2",
         "JobCompPass=\\",
+        'HealthCheckProgram="/usr/sbin/nhc --pw hunter2"',
+        'HealthCheckProgram="/usr/sbin/nhc -p hunter2 -v"',
+        'MailProg="/usr/bin/mail hunter2"',
+        "JobCompLoc=slurm:hunter2@db/acct",
+        "JobCompLoc=slurm:hun@hunter2@db/acct",
     ],
 )
 def test_password_is_not_told(line: str, tmp_path: Path) -> None:
@@ -75,3 +80,36 @@ def test_password_under_an_unknown_key_is_not_told(tmp_path: Path) -> None:
 @given(st.text("/+=@#\"'\\:,;!$%&()|{}[]~^é", max_size=12), st.sampled_from(("{}", '"{}"', "x{}x")))
 def test_no_character_shows_a_password(tmp_path: Path, text: str, form: str) -> None:
     assert "hunter2" not in told(tmp_path, f"StoragePass={form.format(f'{text}hunter2{text}')}")
+
+
+def test_program_is_told_without_its_options(tmp_path: Path) -> None:
+    text = told(
+        tmp_path, 'HealthCheckProgram="/usr/sbin/nhc --pw hunter2"', "JobCompLoc=slurm:hunter2@db/acct"
+    )
+    assert "/usr/sbin/nhc …" in text
+    assert "slurm:…@db/acct" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Licenses=lsdyna_token:100,matlab:30",
+        "GresTypes=gpu,token",
+        "AccountingStorageTRES=license/token=1,gres/gpu",
+    ],
+)
+def test_name_in_a_list_of_names_is_no_password(line: str, tmp_path: Path) -> None:
+    """Regression: the list ended at a licence whose name has `token`, so the licences behind it were lost."""
+    assert "…" not in told(tmp_path, line)
+
+
+def test_names_with_a_secret_word_are_imported(tmp_path: Path) -> None:
+    text = told(
+        tmp_path,
+        "Licenses=lsdyna_token:100,matlab:30",
+        "NodeName=n2 CPUs=2 Gres=gpu:passthrough:2 Features=pass=1,ib",
+        "PartitionName=token=x Nodes=n2",
+    )
+    assert "licenses: {lsdyna_token: 100, matlab: 30}" in text
+    assert "model: passthrough, count: 2" in text
+    assert "…" not in text
