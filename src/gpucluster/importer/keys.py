@@ -34,8 +34,35 @@ _HIDDEN_WORDS = "pass|secret|token|api_?key|credential"  # a key, or a word of a
 _PATHS = frozenset(  # keys of Slurm with such a part, whose value is the path of a file
     ("jobcredentialprivatekey", "jobcredentialpubliccertificate", "jobcomppassscript", "storagepassscript")
 )
+_LISTS_OF_NAMES = frozenset(  # a name of the site is no password: lsdyna_token:100, gpu:passthrough:4
+    (
+        *(
+            "licenses",
+            "gres",
+            "grestypes",
+            "accountingstoragetres",
+            "tresbillingweights",
+            "feature",
+            "features",
+        ),
+        *(
+            "nodename",
+            "nodes",
+            "nodeset",
+            "partitionname",
+            "downnodes",
+            "switchname",
+            "blockname",
+            "switches",
+        ),
+        *("allowgroups", "allowaccounts", "denyaccounts", "allowqos", "denyqos", "qos"),
+    )
+)
 _OF_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
 _OF_URL = re.compile(r"(://).*@", re.DOTALL)
+_OF_USER = re.compile(r"([\w.-]+:)(?!/).*@", re.DOTALL)
+_OF_PROGRAM = re.compile(r"(/\S+\s).*", re.DOTALL)  # from its options on
+_OPTIONS = re.compile(r'=\s*"?/\S+\s')
 _OF_WORD = re.compile(rf"((?:{_HIDDEN_WORDS})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
@@ -98,15 +125,20 @@ def duration(mins: int) -> str:
 
 
 def shown(key: str, value: str) -> str:
-    """The value without a password: that of a key, before the host of a URL, and from such a word of a list to its end."""
+    """The value without a password: that of a key, before a host, the options of a program, and from such a word of a list to its end."""
+    if key.lower() in _LISTS_OF_NAMES:
+        return value
     if key.lower() not in _PATHS and _OF_KEY.search(key):
         return HIDDEN
-    return _OF_WORD.sub(rf"\1{HIDDEN}", _OF_URL.sub(rf"\1{HIDDEN}@", value))
+    if program := _OF_PROGRAM.fullmatch(value):
+        return program[1] + HIDDEN
+    without = _OF_USER.sub(rf"\1{HIDDEN}@", _OF_URL.sub(rf"\1{HIDDEN}@", value))
+    return _OF_WORD.sub(rf"\1{HIDDEN}", without)
 
 
 def has_secret(line: str) -> bool:
     """Whether a line has a password, so that none of its words is shown."""
-    return "://" in line or _OF_KEY.search(line) is not None
+    return any(mark in line for mark in ("://", "@")) or any(one.search(line) for one in (_OF_KEY, _OPTIONS))
 
 
 def _meaning(kind: str, key: str, text: str) -> object:

@@ -37,6 +37,7 @@ def told(folder: Path, *lines: str) -> str:
         "JobCompPass=\\",
         'HealthCheckProgram="/usr/sbin/nhc --pw hunter2"',
         'HealthCheckProgram="/usr/sbin/nhc -p hunter2 -v"',
+        "HealthCheckProgram=/usr/sbin/nhc --pw hunter2",
         'MailProg="/usr/bin/mail hunter2"',
         "JobCompLoc=slurm:hunter2@db/acct",
         "JobCompLoc=slurm:hun@hunter2@db/acct",
