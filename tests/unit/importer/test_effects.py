@@ -106,6 +106,13 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("cluster", "Licenses=a:0", Effect.REFUSED, "Licenses"),
         ("node", "Gres=gpu:a100:2,craynetwork:4", Effect.REFUSED, "Gres"),
         ("node", "Gres=gpu:a100:1,gpu:v100:1", Effect.REFUSED, "Gres"),
+        ("node", "Gres=gpu:a100:2,ssd_scratch:900", Effect.REFUSED, "Gres"),
+        ("node", "Gres=ssd_scratch:900", Effect.REFUSED, "Gres"),
+        ("node", "Gres=gpu:a100:2,bandwidth:lustre:no_consume:4G", Effect.REFUSED, "Gres"),
+        ("node", "Gres=gpu:a100:2,a:b:c:1", Effect.REFUSED, "Gres"),
+        ("cluster", "AccountingStorageEnforce=1", Effect.WIDER, "AccountingStorageEnforce"),
+        ("cluster", "AccountingStorageEnforce=2", Effect.WIDER, "AccountingStorageEnforce"),
+        ("cluster", "AccountingStorageEnforce=limits|qos", Effect.WIDER, "AccountingStorageEnforce"),
     ],
 )  # fmt: skip
 def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str, tmp_path: Path) -> None:
@@ -166,6 +173,8 @@ def test_site_that_names_no_state_folder_has_slurms_own(tmp_path: Path) -> None:
         ("AccountingStorageEnforce=associations", Effect.REFUSED),
         ("AccountingStorageEnforce=safe,qos", None),
         ("AccountingStorageEnforce=safe,qos,nosteps", None),
+        ("AccountingStorageEnforce=2,safe,qos", None),
+        ("AccountingStorageEnforce=1", Effect.REFUSED),
         ("AccountingStorageEnforce=all", Effect.WIDER),  # with WCKeys
     ],
 )
@@ -288,3 +297,10 @@ def test_what_the_spec_has_no_field_for_is_no_field_of_its_model(tmp_path: Path)
             if "no field for it" in row.why:
                 assert row.key.lower().split()[-1] not in known, row
                 assert not row.kind.startswith("topology"), row
+
+
+def test_private_data_of_the_database_is_a_rule(tmp_path: Path) -> None:
+    """The records of all users, under the name that slurm.conf has, too."""
+    (tmp_path / "slurmdbd.conf").write_text("PrivateData=jobs,usage\n")
+    site(tmp_path)
+    assert effects([tmp_path]) == [(Effect.WIDER, "PrivateData")]

@@ -50,6 +50,7 @@ def why(found: Imported, key: str, change: Change) -> str:
         ("mps:200,gpu:v100:2", Gpus("v100", 2, ("mps", 100))),
         ("gpu:a100:4,shard:6", Gpus("a100", 4)),
         ("gpu:a100:2,mps:400", Gpus("a100", 2)),
+        ("gpu:a100:4(S:0,1),ssd_scratch:900", Gpus("a100", 4)),
     ],
 )
 def test_gpus_of_a_node(gres: str, expected: Gpus) -> None:
@@ -202,6 +203,12 @@ def test_a_site_with_too_many_pools_is_refused_with_the_reason(tmp_path: Path) -
         ("gpu:a100:no_consume:4", ["a spec has no no_consume"]),
         ("gpu:a100:4,craynetwork:4", ["a spec has no GRES craynetwork"]),
         ("gpu:a100:4,shard:6", ["a spec gives each GPU as many parts"]),
+        ("gpu:a100:4,ssd_scratch:900", ["a spec has no GRES ssd_scratch"]),
+        (
+            "gpu:tesla:2,bandwidth:lustre:no_consume:4G",
+            ["a spec has no no_consume", "a spec has no GRES bandwidth"],
+        ),
+        ("gpu:a100:2,a:b:c:1", ["a spec has no GRES a:b:c:1"]),
         ("gpu:4,nic:2", ["the GPUs of a spec have a type, here `gpu`", "a spec has no GRES nic"]),
     ],
 )
@@ -209,3 +216,20 @@ def test_reason_for_gres_is_its_cause(gres: str, reasons: list[str], tmp_path: P
     """One sentence stood there for all of them."""
     found = imported(tmp_path, f"NodeName=a CPUs=8 Gres={gres}", "PartitionName=p Nodes=a Default=YES")
     assert why(found, "Gres", Change.CHANGED) == "; ".join(reasons)
+
+
+@pytest.mark.parametrize(
+    ("model", "slices"),
+    [
+        ("1g.5gb", True),
+        ("a100_1g.5gb", True),
+        ("nvidia_a100_80gb_pcie_3g.40gb", True),
+        ("a100_1g.5gb+me", True),
+        ("1c.3g.20gb", True),
+        ("tesla_v100-pcie-16gb", False),
+        ("a100-sxm4-80gb", False),
+    ],
+)
+def test_type_with_a_profile_is_a_slice(model: str, slices: bool) -> None:
+    """Regression: the name that NVML finds begins with that of the GPU, and its slices counted as GPUs without a word."""
+    assert Gpus(model, 7).slices is slices
