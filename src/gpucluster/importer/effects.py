@@ -41,7 +41,10 @@ def _private(_key: str, before: str, after: str) -> Effect | None:
 
 def _enforced(_key: str, before: str, after: str) -> Effect | None:
     """What of accounting a job must have."""
-    had, has = ({one for word in _words(text) for one in _IMPLIED.get(word, ())} for text in (before, after))
+    had, has = (
+        {one for word, implied in _IMPLIED.items() if word in text for one in implied}
+        for text in (before, after)
+    )
     if had - has:
         return Effect.WIDER
     return Effect.REFUSED if has - had else None
@@ -157,7 +160,9 @@ def _words(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
-_IMPLIED = {  # a word of AccountingStorageEnforce -> what it enforces
+_IMPLIED = {  # what Slurm searches in AccountingStorageEnforce -> what it enforces
+    "1": ("associations",),
+    "2": ("associations", "limits"),
     "associations": ("associations",),
     "limits": ("associations", "limits"),
     "qos": ("associations", "qos"),
@@ -175,6 +180,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
     (_enforced, "slurm.conf", ("accountingstorageenforce",)),
     (_private, "slurm.conf", ("privatedata",)),
+    (_private, "slurmdbd.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
     (_state, "partition", ("state",)),
     (_drained, "node", ("state",)),

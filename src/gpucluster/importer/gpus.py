@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Setting, Settings
 
-_WORD = re.compile(r"([A-Za-z]+)((?::[^:,()]+)*)(?:\([^)]*\))?")
-_COUNT = re.compile(r"([0-9]{1,9})([kK]?)")
-_SLICE = re.compile(r"[0-9]+g\.[0-9]+gb", re.IGNORECASE)  # NVIDIA's name of a MIG profile
+_BETWEEN = re.compile(r",(?![^(]{0,99}\))")  # a comma of (S:0,1) is none
+_WORD = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)((?::[^:,()]+)*)(?:\([^)]*\))?")
+_COUNT = re.compile(r"([0-9]{1,18})([kmgtp]?)", re.IGNORECASE)
+_UNITS = ("", "k", "m", "g", "t", "p")  # each 1024 of the one before
+_SLICE = re.compile(  # NVIDIA's name of a MIG profile, behind that of the GPU if NVML finds it: a100_1g.5gb
+    r"(?:.*_)?(?:[0-9]+c\.)?[0-9]+g\.[0-9]+gb(?:\+[a-z.]+)?", re.IGNORECASE
+)
 _FLAG = "no_consume"
 _SHARED = {"shard": "shards", "mps": "mps"}  # GRES -> the key of `sharing`
 MOST_MPS = 100  # parts of one GPU
@@ -70,14 +74,17 @@ def _sharing(name: str, parts: int, gpus: int) -> tuple[str, int] | None:
 
 
 def words_of(value: str) -> Iterator[tuple[str, str, int]]:
-    """(name, type, count) of each word; a word of another form is left out."""
-    for word in value.split(","):
-        match = _WORD.fullmatch(word.strip())
+    """(name, type, count) of each word; a word of another form is a name of its own."""
+    for word in filter(None, map(str.strip, _BETWEEN.split(value))):
+        match = _WORD.fullmatch(word)
         if match is None:
+            yield word.lower(), "", 1
             continue
         parts = [part for part in match[2].split(":")[1:] if part.lower() != _FLAG]
         last = _COUNT.fullmatch(parts[-1]) if parts else None
-        count = 1 if last is None else int(last[1]) * (1024 if last[2] else 1)
+        count = 1 if last is None else int(last[1]) * 1024 ** _UNITS.index(last[2].lower())
         types = parts if last is None else parts[:-1]
         if len(types) <= 1:
             yield match[1].lower(), types[0] if types else "", count
+        else:
+            yield word.lower(), "", 1
