@@ -233,3 +233,16 @@ def test_reason_for_gres_is_its_cause(gres: str, reasons: list[str], tmp_path: P
 def test_type_with_a_profile_is_a_slice(model: str, slices: bool) -> None:
     """Regression: the name that NVML finds begins with that of the GPU, and its slices counted as GPUs without a word."""
     assert Gpus(model, 7).slices is slices
+
+
+@pytest.mark.parametrize(
+    ("gres", "reason"),
+    [
+        ("ssd_scratch:900", "not imported: a spec has no GRES ssd_scratch"),
+        ("gpu:0,nic:2", "not imported: a spec has no GRES nic"),
+    ],
+)
+def test_reason_for_gres_of_a_node_without_gpus(gres: str, reason: str, tmp_path: Path) -> None:
+    """It named two fields that take no such GRES."""
+    found = imported(tmp_path, f"NodeName=a CPUs=8 Gres={gres}", "PartitionName=p Nodes=a Default=YES")
+    assert why(found, "Gres", Change.LOST).startswith(reason)
