@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpucluster.importer.addresses import MADE_UP, Addresses, address_of, reachable
 from gpucluster.importer.effects import FUTURE, UNUSED
-from gpucluster.importer.gpus import gpus_of
+from gpucluster.importer.gpus import gpus_of, why_changed
 from gpucluster.importer.hardware import NO_MEMORY_MIB, machine_of, threads_as_one
 from gpucluster.importer.made import Made, Reasons, mapping
 from gpucluster.importer.memory import counts_memory
@@ -80,9 +80,16 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
     """Why the spec has another value than a node, or than the cluster."""
     found = Reasons()
     for old, new in nodes.items():
-        if why := strange_features(site.nodes[old]):
+        settings = site.nodes[old]
+        if why := strange_features(settings):
             found["node", new, "features"] = why
-        if (threads := threads_as_one(site.nodes[old])) > 1:
+        if (
+            not gpus_of(settings).count
+            and "gres" in settings
+            and (why := why_changed(settings["gres"].value))
+        ):
+            found["node", new, "gres"] = f"not imported: {why}"
+        if (threads := threads_as_one(settings)) > 1:
             found["node", new, "cpus"] = (
                 f"the site counts a core as a CPU, gpucluster each of its {threads} threads"
             )

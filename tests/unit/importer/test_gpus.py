@@ -239,7 +239,7 @@ def test_type_with_a_profile_is_a_slice(model: str, slices: bool) -> None:
     ("gres", "reason"),
     [
         ("ssd_scratch:900", "not imported: a spec has no GRES ssd_scratch"),
-        ("gpu:0,nic:2", "not imported: a spec has no GRES nic"),
+        ("gpu:a100:0,nic:2", "not imported: a spec has no GRES nic"),
     ],
 )
 def test_reason_for_gres_of_a_node_without_gpus(gres: str, reason: str, tmp_path: Path) -> None:
