@@ -1,5 +1,6 @@
 """No password of a site's files is in the spec, in the report or in an error, whatever its characters."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucluster.cli.import_ import report
+from gpucluster.importer import keys
 from gpucluster.importer.run import import_files
 
 CONF = "ClusterName=c\nSlurmctldHost=ctl\nNodeName=n1 CPUs=2\nPartitionName=p Nodes=n1 Default=YES\n"
@@ -41,6 +43,7 @@ def told(folder: Path, *lines: str) -> str:
         'MailProg="/usr/bin/mail hunter2"',
         "JobCompLoc=slurm:hunter2@db/acct",
         "JobCompLoc=slurm:hun@hunter2@db/acct",
+        "JobCompLoc=slurm:/hunter2@db/acct",
     ],
 )
 def test_password_is_not_told(line: str, tmp_path: Path) -> None:
@@ -114,3 +117,11 @@ def test_names_with_a_secret_word_are_imported(tmp_path: Path) -> None:
     assert "licenses: {lsdyna_token: 100, matlab: 30}" in text
     assert "model: passthrough, count: 2" in text
     assert "…" not in text
+
+
+@pytest.mark.parametrize("part", ["a:", "a", "=/", "://", "/", "@a:"])
+def test_long_line_takes_no_long_time(part: str) -> None:
+    text, start = part * 30_000, time.monotonic()
+    keys.shown("JobCompLoc", text)
+    keys.has_secret(text)
+    assert time.monotonic() - start < 0.5
