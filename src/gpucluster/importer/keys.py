@@ -59,10 +59,8 @@ _LISTS_OF_NAMES = frozenset(  # a name of the site is no password: lsdyna_token:
     )
 )
 _OF_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
-_OF_URL = re.compile(r"(://).*@", re.DOTALL)
-_OF_USER = re.compile(r"([\w.-]+:)(?!/).*@", re.DOTALL)
+_OF_USER = re.compile(r":(?://)?")  # slurm:PASSWORD@db, http://USER:PASSWORD@es
 _OF_PROGRAM = re.compile(r"(/\S+\s).*", re.DOTALL)  # from its options on
-_OPTIONS = re.compile(r'=\s*"?/\S+\s')
 _OF_WORD = re.compile(rf"((?:{_HIDDEN_WORDS})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
@@ -132,13 +130,20 @@ def shown(key: str, value: str) -> str:
         return HIDDEN
     if program := _OF_PROGRAM.fullmatch(value):
         return program[1] + HIDDEN
-    without = _OF_USER.sub(rf"\1{HIDDEN}@", _OF_URL.sub(rf"\1{HIDDEN}@", value))
-    return _OF_WORD.sub(rf"\1{HIDDEN}", without)
+    before, at, host = value.rpartition("@")
+    if at and (user := _OF_USER.search(before)):
+        value = f"{before[: user.end()]}{HIDDEN}@{host}"
+    return _OF_WORD.sub(rf"\1{HIDDEN}", value)
 
 
 def has_secret(line: str) -> bool:
     """Whether a line has a password, so that none of its words is shown."""
-    return any(mark in line for mark in ("://", "@")) or any(one.search(line) for one in (_OF_KEY, _OPTIONS))
+    words = ((word.partition("=")[2] or word).lstrip('"') for word in line.split()[:-1])
+    return (
+        any(mark in line for mark in ("://", "@"))
+        or any(word.startswith("/") for word in words)  # the options of a program may follow
+        or _OF_KEY.search(line) is not None
+    )
 
 
 def _meaning(kind: str, key: str, text: str) -> object:
