@@ -87,7 +87,7 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
         ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':QOS='x'", "the user u in a: QOS=x is not imported: users of a spec have every QOS of their account, also y"),
         ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has x, the first QOS of the account"),
         ("Account - 'a':GrpTRES='gres/gpu=8,cpu=64'", "the account a: GrpTRES=cpu=64 is not imported: the spec has no field for it"),
-        ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the line"),
+        ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the account"),
         ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: 'Y_1' is not the name of a QOS: " + NAME),
         ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
         ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
@@ -201,3 +201,75 @@ def test_part_of_a_dump_that_the_rules_refuse_costs_itself_alone(
     (complaint,) = found.complaints
     assert complaint.message.startswith(message)
     assert complaint.effect is effect
+
+
+TREE = """\
+Cluster - 'x':QOS='normal'
+Parent - 'root'
+Account - 'phys':{phys}
+Parent - 'phys'
+Account - 'sub':{sub}
+Parent - 'sub'
+User - 'ann':{ann}
+"""
+
+
+def accounts_of(
+    phys: str, sub: str, ann: str = "Fairshare=1"
+) -> tuple[list[object], list[tuple[object, str]]]:
+    """The QOS of each account, and the complaints with their headings."""
+    site = Site()
+    parts, _ = fields_of(site, read_associations(site, "f", TREE.format(phys=phys, sub=sub, ann=ann)), {})
+    accounts = parts["accounts"]
+    assert isinstance(accounts, list)
+    listed = [one.get("qos") for one in accounts if isinstance(one, dict)]
+    return listed, [(one.effect, one.message) for one in site.complaints]
+
+
+@pytest.mark.parametrize(
+    ("sub", "expected"),
+    [
+        ("QOS='+scav'", ["normal", "high", "scav"]),
+        ("QOS='-high'", ["normal"]),
+        ("QOS='normal'", ["normal"]),
+        ("QOS='-high,+scav'", ["normal", "scav"]),
+        ("QOS='-gone,+high'", None),
+        ("QOS='scav'", ["scav"]),
+        ("DefaultQOS='high'", ["high", "normal"]),
+        ("DefaultQOS='scav':QOS='+scav'", ["scav", "normal", "high"]),
+        ("QOS='high,normal'", None),
+    ],
+)  # fmt: skip
+def test_qos_with_a_sign_adds_to_what_the_account_inherits(sub: str, expected: list[str] | None) -> None:
+    """Regression: `+scav` took the QOS of the parent away, and `-high` gave `high`.
+
+    Without a default, a job has `normal`. None: the account of the spec has the QOS of its parent."""
+    assert accounts_of("QOS='normal,high'", sub) == ([["normal", "high"], expected], [])
+
+
+def test_account_below_has_the_default_qos_of_its_parent() -> None:
+    listed = [["high", "normal"], ["high", "normal", "scav"]]
+    assert accounts_of("QOS='normal,high':DefaultQOS='high'", "QOS='normal,high,scav'") == (listed, [])
+
+
+@pytest.mark.parametrize(
+    ("qos", "effect", "why"),
+    [
+        ("+high", None, ""),
+        ("-gone", None, ""),
+        ("+scav", Effect.REFUSED, "users of a spec have only the QOS of their account, not scav"),
+        ("-high", Effect.WIDER, "users of a spec have every QOS of their account, also high"),
+    ],
+)
+def test_qos_of_a_user_with_a_sign_is_compared_as_a_whole(qos: str, effect: Effect | None, why: str) -> None:
+    _, told = accounts_of("QOS='normal,high'", "Fairshare=1", f"QOS='{qos}'")
+    said = f"the user ann in sub: QOS={qos} is not imported: {why}"
+    assert told == ([(effect, said)] if effect else [])
+
+
+@pytest.mark.parametrize("qos", ["-normal", "Y_1"])
+def test_account_without_a_qos_gets_normal_and_is_reported(qos: str) -> None:
+    listed, told = accounts_of("Fairshare=1", f"QOS='{qos}'")
+    assert listed == [None, None]
+    why = "an account of a spec has a QOS, and without one it is normal"
+    assert (Effect.WIDER, f"the account sub: QOS={qos} is not imported: {why}") in told
