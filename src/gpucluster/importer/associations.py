@@ -58,7 +58,8 @@ class _Account:
     parent: str
     place: FileLine
     share: int = 1
-    qos: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()  # the first is that of a job without --qos
+    default: str = ""  # the QOS that the file names as the default
     limits: Mapping[str, Value] = field(default_factory=dict[str, Value])
     users: tuple[str, ...] = ()
 
@@ -70,13 +71,16 @@ class _Qos:
     limits: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
 
+_CLUSTER = _Account(ROOT_ACCOUNT, "", FileLine("", 0), qos=(NORMAL_QOS,))
+
+
 @dataclass(slots=True)
 class Associations:
     """Accounts by name, parents first, and the users with their default accounts, in the order of the file."""
 
     accounts: dict[str, _Account] = field(default_factory=dict[str, _Account])
     users: dict[str, str] = field(default_factory=dict[str, str])
-    qos: tuple[str, ...] = ()  # of the cluster: accounts without QOS have them
+    cluster: _Account = _CLUSTER  # accounts without QOS have its QOS
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
     exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none
 
@@ -98,7 +102,7 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
             key.lower(): _Option(key, quoted or plain) for key, quoted, plain in _OPTION.findall(match[3])
         }
         if kind == "Cluster":
-            found.qos = _known_qos(site, place, "the cluster", _qos(options))
+            found.cluster = _with_qos(site, replace(_CLUSTER, place=place), "the cluster", options, _CLUSTER)
             _report(site, place, "the cluster", options)
         elif kind == "QOS":
             _define(site, found, name, place, options)
@@ -123,7 +127,7 @@ def fields_of(
     parts: dict[str, Value] = {
         "users": [{"name": user, "uid": numbers[user]} for user in found.users],
         "qos": [_qos_value(name, found.defined.get(name, _Qos()), others) for name in others],
-        "accounts": [_value(one) for one in _in_order(site, found)],
+        "accounts": [_value(one, found.accounts.get(one.parent, _CLUSTER)) for one in _in_order(site, found)],
     }
     sentences = list[str]()
     if made:
@@ -206,17 +210,29 @@ def _account(site: Site, found: Associations, one: _Account, options: _Options) 
     if why:
         site.complain(one.place, f"{who} is not imported: {why}", Effect.REFUSED)
         return
+    above = found.cluster if one.parent == ROOT_ACCOUNT else found.accounts[one.parent]
     found.accounts[one.name] = replace(
-        one,
+        _with_qos(site, one, who, options, above),
         share=_share(site, one, _value_of(options, "fairshare") or "1"),
-        qos=_known_qos(site, one.place, who, _qos(options)) or _inherited(found, one),
         limits=_limits(site, one.place, who, options, _LIMITS),
     )
     _report(site, one.place, who, options, taken=tuple(_LIMITS))
 
 
-def _inherited(found: Associations, one: _Account) -> tuple[str, ...]:
-    return found.qos if one.parent == ROOT_ACCOUNT else found.accounts[one.parent].qos
+def _with_qos(site: Site, one: _Account, who: str, options: _Options, above: _Account) -> _Account:
+    """The account with its QOS and its default one, or those of the account above."""
+    names, default = _qos(options, above.qos), options.get("defaultqos")
+    if default is not None and default.value and default.value not in names:
+        _lost(site, one.place, who, default, "it is none of the QOS of the account")
+        default = None
+    known = _known_qos(site, one.place, who, names)
+    if not known:
+        why = f"an account of a spec has a QOS, and without one it is {NORMAL_QOS}"
+        _lost(site, one.place, who, options["qos"], why, Effect.WIDER)
+        known = (NORMAL_QOS,)
+    first = (default.value if default is not None else "") or above.default
+    order = sorted(known, key=lambda name: name != (first if first in known else NORMAL_QOS))
+    return replace(one, qos=tuple(order), default=first)
 
 
 def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -239,7 +255,7 @@ def _user(site: Site, found: Associations, who: _Account, options: _Options) -> 
     default = _value_of(options, "defaultaccount").lower()
     found.users[name] = default or found.users.get(name, who.parent)
     shown = f"the user {name} in {who.parent}"
-    _qos_of_user(site, who.place, shown, options, account.qos or (NORMAL_QOS,))
+    _qos_of_user(site, who.place, shown, options, account.qos)
     if (share := options.get("fairshare")) is not None and share.value != "1":
         _lost(site, who.place, shown, share)
     _report(site, who.place, shown, options)
@@ -247,8 +263,8 @@ def _user(site: Site, found: Associations, who: _Account, options: _Options) -> 
 
 def _qos_of_user(site: Site, place: FileLine, who: str, options: _Options, account: tuple[str, ...]) -> None:
     """A user of a spec has the QOS of the account, and its default one."""
-    own = _qos(options)
-    if own and (more := [name for name in account if name not in own]):
+    own = _qos(options, account)
+    if more := [name for name in account if name not in own]:
         why = f"users of a spec have every QOS of their account, also {', '.join(more)}"
         _lost(site, place, who, options["qos"], why, Effect.WIDER)
     if more := [name for name in own if name not in account]:
@@ -262,14 +278,6 @@ def _qos_of_user(site: Site, place: FileLine, who: str, options: _Options, accou
 
 def _report(site: Site, place: FileLine, who: str, options: _Options, taken: tuple[str, ...] = ()) -> None:
     """Report what no other function has taken."""
-    default = options.get("defaultqos")
-    if (
-        default is not None
-        and not who.startswith("the user")
-        and default.value
-        and default.value not in _qos(options)
-    ):
-        _lost(site, place, who, default, "it is none of the QOS of the line")
     for key, one in options.items():
         if key not in (*_READ, *taken) and (key, one.value.lower()) != ("adminlevel", "none"):
             _lost(site, place, who, one)
@@ -299,13 +307,14 @@ def _in_order(site: Site, found: Associations) -> list[_Account]:
     return ordered
 
 
-def _value(one: _Account) -> dict[str, Value]:
+def _value(one: _Account, above: _Account) -> dict[str, Value]:
+    """An account of a spec without `qos` has those of its parent, and `normal` without a parent."""
     made: dict[str, Value] = {"name": one.name}
     if one.parent != ROOT_ACCOUNT:
         made["parent"] = one.parent
     if one.share != 1:
         made["share"] = one.share
-    if one.qos and one.qos != (NORMAL_QOS,):
+    if one.qos != above.qos:
         made["qos"] = list(one.qos)
     if one.users:
         made["users"] = list(one.users)
@@ -323,11 +332,17 @@ def _uids(users: Mapping[str, str], known: Mapping[str, int]) -> tuple[dict[str,
     return {**found, **dict(zip(missing, free, strict=False))}, len(missing)
 
 
-def _qos(options: _Options) -> tuple[str, ...]:
-    """The names of QOS; the default one first."""
-    names = [name.lstrip("+") for name in _value_of(options, "qos").split(",") if name]
-    default = _value_of(options, "defaultqos")
-    return (*dict.fromkeys([*([default] if default in names else []), *names]),)
+def _qos(options: _Options, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of QOS. With a sign a name is added to those above, or taken away."""
+    words = [word for word in _value_of(options, "qos").split(",") if word]
+    plain = [word for word in words if word[0] not in "+-"]
+    names = dict.fromkeys(plain or above)
+    for word in words:
+        if word[0] == "+":
+            names[word[1:]] = None
+        elif word[0] == "-":
+            names.pop(word[1:], None)
+    return tuple(names)
 
 
 def _share(site: Site, one: _Account, text: str) -> int:
