@@ -273,3 +273,45 @@ def test_account_without_a_qos_gets_normal_and_is_reported(qos: str) -> None:
     assert listed == [None, None]
     why = "an account of a spec has a QOS, and without one it is normal"
     assert (Effect.WIDER, f"the account sub: QOS={qos} is not imported: {why}") in told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Account - 'chem':Description='Prof. O'Brien lab':Organization='chem':Fairshare=2",
+        "Account - 'chem':Fairshare=2:Description='O'Brien''",
+        "Account - 'chem':Description='':Organization='a: b':Fairshare=2",
+    ],
+)
+def test_value_with_an_apostrophe_ends_where_the_next_key_begins(line: str) -> None:
+    """Regression: the account and its users were lost."""
+    site = Site()
+    text = f"Parent - 'root'\n{line}\nParent - 'chem'\nUser - 'ann'\n"
+    parts, _ = fields_of(site, read_associations(site, "f", text), {})
+    assert parts["accounts"] == [{"name": "chem", "share": 2, "users": ["ann"]}]
+    assert site.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("line", "who"),
+    [
+        ("Account - 'chem':Fairshare", "the account chem"),
+        ("User - 'bob':Fairshare", "the user bob"),
+        ("Parent - 'chem' x", "the parent chem"),
+        ("QOS - 'long':Priority", "the QOS long"),
+        ("Cluster - 'x':QOS", "the cluster x"),
+    ],
+)
+def test_line_of_a_dump_that_cannot_be_read_costs_jobs(line: str, who: str) -> None:
+    """Regression: it was under no heading, and the users below an unread parent came into the account before it."""
+    site = Site()
+    text = f"Parent - 'root'\nAccount - 'phys'\nParent - 'phys'\n{line}\nUser - 'ann'\n"
+    found = read_associations(site, "f", text)
+    first, *others = site.complaints
+    assert (first.message, first.effect) == (
+        f"{who} is not imported: its line cannot be read",
+        Effect.REFUSED,
+    )
+    below = "the user ann is not imported: its account chem is not"
+    assert [one.message for one in others] == ([below] if "Parent" in line else [])
+    assert found.accounts["phys"].users == (() if "Parent" in line else ("ann",))

@@ -157,3 +157,28 @@ def test_reason_for_a_list_without_accounts_names_the_file_to_add(tmp_path: Path
     found, _ = imported(tmp_path, hp="AllowAccounts=lab_a AllowQos=urgent QOS=urgent")
     for key in ("AllowAccounts", "AllowQos", "QOS"):
         assert "; add the assoc.dump of `sacctmgr dump`" in why(found, key)[1], key
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "what"),
+    [
+        ("DenyAccounts=chem", "Parent - 'root'\nAccount - 'chem':Fairshare", "account chem"),
+        ("DenyAccounts=Chem_", "Parent - 'root'\nAccount - 'chem_'", "account chem_"),
+        ("DenyAccounts=chem", "Parent - 'gone'\nAccount - 'chem'", "account chem"),
+        ("DenyAccounts=chem", "Parent - 'root'\nAccount - 'CHEM' x", "account chem"),
+        ("DenyQos=long", "QOS - 'long':Priority", "QOS long"),
+        ("DenyQos=y_", "QOS - 'Y_':Priority=2", "QOS y_"),
+    ],
+)  # fmt: skip
+def test_rule_against_a_name_that_was_not_imported_is_lost(
+    rule: str, line: str, what: str, tmp_path: Path
+) -> None:
+    """Regression: with the account of an unread line, *nothing changes* was said; its users come back without the rule."""
+    found, spec = imported(tmp_path, hp=rule, qos=line)
+    hp = next(part for part in spec.partitions if part.name == "hp")
+    assert hp.extra.get("State") == "DOWN"
+    change, reason = why(found, rule.partition("=")[0])
+    assert (change, reason) == (
+        Change.LOST,
+        f"not imported: the {what} of the dump is not; the partition is DOWN",
+    )
