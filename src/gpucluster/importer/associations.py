@@ -19,8 +19,10 @@ from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
 _VALUE = r"(?:[0-9]+-)?[0-9]+(?::[0-9]{2}){1,2}|[^:']*"  # a time, or a word
-_LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - '([^']*)'((?::\w+=(?:'[^']*'|{_VALUE}))*)")
-_OPTION = re.compile(rf":(\w+)=(?:'([^']*)'|({_VALUE}))")
+_QUOTED = r"'((?:[^']|'(?!:\w+=|$))*)'"  # sacctmgr escapes no quote: one within a value is before no key
+_OPTION = re.compile(rf":(\w+)=(?:{_QUOTED}|({_VALUE}))")
+_LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - {_QUOTED}((?:{_OPTION.pattern})*)")
+_START = re.compile(r"(Cluster|QOS|Parent|Account|User) - '([^':]*)")  # of a line that is not read
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")
 _READ = ("description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos")  # in their places
@@ -83,6 +85,7 @@ class Associations:
     cluster: _Account = _CLUSTER  # accounts without QOS have its QOS
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
     exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none
+    left_out: tuple[tuple[str, str], ...] = ()  # kind and name of what is not imported
 
 
 def read_associations(site: Site, file: str, text: str) -> Associations:
@@ -93,9 +96,8 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
             continue
         place, match = FileLine(file, number), _LINE.fullmatch(line.strip())
         if match is None:
-            site.complain(place, "the line is none of `sacctmgr dump`")
-            if line.startswith("QOS"):  # it may have kept jobs from being preempted
-                found.exemptions = (*found.exemptions, "a QOS")
+            kind, name = _unread(site, found, place, line.strip())
+            parent = name.lower() if kind == "Parent" else parent
             continue
         kind, name = match[1], match[2]
         options = {
@@ -113,6 +115,25 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
         elif name != ROOT_ACCOUNT:
             _user(site, found, _Account(name, parent, place), options)
     return found
+
+
+def _unread(site: Site, found: Associations, place: FileLine, line: str) -> tuple[str, str]:
+    """Report a line of another form; return its kind and name."""
+    match = _START.match(line)
+    if match is None:
+        site.complain(place, "the line is none of `sacctmgr dump`")
+        return "", ""
+    kind, name = match.groups()
+    who = f"the {kind if kind == 'QOS' else kind.lower()} {name}"
+    _leave_out(site, found, place, (kind, name), f"{who} is not imported: its line cannot be read")
+    if kind == "QOS":  # it may have kept jobs from being preempted
+        found.exemptions = (*found.exemptions, "a QOS")
+    return kind, name
+
+
+def _leave_out(site: Site, found: Associations, place: FileLine, what: tuple[str, str], message: str) -> None:
+    found.left_out = (*found.left_out, what)
+    site.complain(place, message, Effect.REFUSED)
 
 
 def fields_of(
@@ -151,7 +172,7 @@ def read_uids(text: str) -> dict[str, int]:
 def _define(site: Site, found: Associations, name: str, place: FileLine, options: _Options) -> None:
     """A QOS as 26.05 dumps it."""
     if why := _why_not(parse_qos, name):
-        site.complain(place, f"the QOS {name} is not imported: {why}", Effect.REFUSED)
+        _leave_out(site, found, place, ("QOS", name), f"the QOS {name} is not imported: {why}")
         return
     who = f"the QOS {name}"
     found.exemptions += tuple(one.key for key, one in options.items() if key in _EXEMPTIONS)
@@ -208,7 +229,7 @@ def _account(site: Site, found: Associations, one: _Account, options: _Options) 
     if one.parent != ROOT_ACCOUNT and one.parent not in found.accounts:
         why = f"{one.parent} above it is not"
     if why:
-        site.complain(one.place, f"{who} is not imported: {why}", Effect.REFUSED)
+        _leave_out(site, found, one.place, ("Account", one.name), f"{who} is not imported: {why}")
         return
     above = found.cluster if one.parent == ROOT_ACCOUNT else found.accounts[one.parent]
     found.accounts[one.name] = replace(

@@ -21,6 +21,7 @@ class Made:
     switches: dict[str, str] = field(default_factory=dict[str, str])
     reasons: Reasons = field(default_factory=Reasons)
     lost_exemptions: tuple[str, ...] = ()  # of the dump: they keep jobs from being preempted
+    left_out_names: frozenset[tuple[str, str]] = frozenset()  # of the dump: kind and name in lower case
 
     @property
     def slurm(self) -> Mapping[str, Value]:

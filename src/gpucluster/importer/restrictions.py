@@ -106,13 +106,27 @@ def _restricted(made: Made, one: _Part, settings: Settings, known: Mapping[str, 
         _set_extra(one, keys.spelled("partition", key), ",".join(kept))
         if not known["accounts"]:
             made.reasons["partition", name, key] = _NO_DUMP
+        elif lost := _left_out(made, settings[key].value, part, kept):
+            made.reasons["partition", name, key] = (
+                f"not imported: the {_NAMES[part]} {', '.join(lost)} of the dump is not"
+            )
         elif why:
             made.reasons["partition", name, key] = f"{why}, so no job has it: {NO_CHANGE}"
     return one
 
 
+def _left_out(made: Made, value: str, part: str, kept: list[str]) -> list[str]:
+    """The names of the list that the site has, and the spec has not."""
+    kind = _NAMES[part].lower()
+    return [name for name in _listed(value) if name not in kept and (kind, name) in made.left_out_names]
+
+
+def _listed(value: str) -> list[str]:
+    return list(dict.fromkeys(name.strip().lower() for name in value.split(",")))
+
+
 def _kept(value: str, part: str, known: Mapping[str, frozenset[str]]) -> tuple[list[str], str]:
-    names = list(dict.fromkeys(name.strip().lower() for name in value.split(",")))
+    names = _listed(value)
     strange = [name for name in names if name not in known[part]]
     why = f"the spec has no {_NAMES[part]} {', '.join(strange)}" if strange else ""
     return [name for name in names if name in known[part]], why

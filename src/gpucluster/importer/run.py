@@ -101,6 +101,7 @@ def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]])
         return
     found = read_associations(site, *files["associations"])
     made.lost_exemptions = found.exemptions
+    made.left_out_names = frozenset((kind.lower(), name.lower()) for kind, name in found.left_out)
     parts, sentences = fields_of(site, found, read_uids(files.get("passwd", ("", ""))[1]))
     if "accounts" not in parts:
         return
