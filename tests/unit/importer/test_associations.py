@@ -315,3 +315,41 @@ def test_line_of_a_dump_that_cannot_be_read_costs_jobs(line: str, who: str) -> N
     below = "the user ann is not imported: its account chem is not"
     assert [one.message for one in others] == ([below] if "Parent" in line else [])
     assert found.accounts["phys"].users == (() if "Parent" in line else ("ann",))
+
+
+@pytest.mark.parametrize(
+    ("flag", "effect", "why"),
+    [
+        ("PartitionTimeLimit", Effect.REFUSED, "its jobs have the longest time of the partition"),
+        ("PartitionMaxNodes", Effect.REFUSED, "its jobs have the most nodes of the partition"),
+        ("PartitionMinNodes", Effect.REFUSED, "its jobs have the fewest nodes of the partition"),
+        ("OverPartQOS", Effect.REFUSED, "its jobs have the limits of the partition's QOS"),
+        ("RequiresReservation", Effect.WIDER, "its jobs need no reservation"),
+        ("EnforceUsageThreshold", Effect.WIDER, "its jobs are not held below UsageThreshold"),
+        ("DenyOnLimit", None, "a job above a limit waits instead of being refused"),
+        ("NoReserve", None, "the spec has no field for it"),
+    ],
+)  # fmt: skip
+def test_flag_of_a_qos_is_under_its_heading(flag: str, effect: Effect | None, why: str) -> None:
+    """Regression: jobs above the limits of their partition were not named."""
+    site = Site()
+    read_associations(site, "f", f"QOS - 'q':Flags='{flag}'\n")
+    (told,) = site.complaints
+    assert (told.effect, told.message) == (effect, f"the QOS q: Flags={flag} is not imported: {why}")
+
+
+def test_each_flag_of_a_qos_has_a_line() -> None:
+    site = Site()
+    read_associations(site, "f", "QOS - 'q':Flags=overpartqos,NoDecay\n")
+    assert [one.effect for one in site.complaints] == [Effect.REFUSED, None]
+
+
+def test_limits_of_a_qos_in_percent_are_no_numbers_of_gpus() -> None:
+    """Regression: 50 percent of the GPUs became 50 GPUs."""
+    site = Site()
+    found = read_associations(site, "f", "QOS - 'q':Flags='Relative':GrpTRES='gres/gpu=50'\n")
+    assert found.defined["q"].limits == {}
+    assert [(one.effect, one.message.partition(" is ")[0]) for one in site.complaints] == [
+        (Effect.WIDER, "the QOS q: GrpTRES=gres/gpu=50"),
+        (None, "the QOS q: Flags=Relative"),
+    ]
