@@ -34,6 +34,16 @@ _LIMITS_OF_QOS = {
     "maxtrespu": {"gpus_per_user": _GPUS, "cpus_per_user": _CPUS},
 }
 _EXEMPTIONS = ("preemptmode", "preemptexempttime", "gracetime")
+_PERCENT = "relative"  # the flag with which the limits of a QOS are percents
+_FLAGS: dict[str, tuple[Effect | None, str]] = {  # sacctmgr(1): what is so without the flag
+    "partitiontimelimit": (Effect.REFUSED, "its jobs have the longest time of the partition"),
+    "partitionmaxnodes": (Effect.REFUSED, "its jobs have the most nodes of the partition"),
+    "partitionminnodes": (Effect.REFUSED, "its jobs have the fewest nodes of the partition"),
+    "overpartqos": (Effect.REFUSED, "its jobs have the limits of the partition's QOS"),
+    "requiresreservation": (Effect.WIDER, "its jobs need no reservation"),
+    "enforceusagethreshold": (Effect.WIDER, "its jobs are not held below UsageThreshold"),
+    "denyonlimit": (None, "a job above a limit waits instead of being refused"),
+}
 _NO_FIELD = "the spec has no field for it"
 _WHY = {  # what an association of a spec is instead
     "adminlevel": "a spec has no operators or administrators of the database",
@@ -176,8 +186,13 @@ def _define(site: Site, found: Associations, name: str, place: FileLine, options
         return
     who = f"the QOS {name}"
     found.exemptions += tuple(one.key for key, one in options.items() if key in _EXEMPTIONS)
-    limits = _limits(site, place, who, options, _LIMITS_OF_QOS)
-    _report(site, place, who, options, taken=(*_LIMITS_OF_QOS, "priority", "preempt"))
+    flags = [word for word in _value_of(options, "flags").split(",") if word]
+    known = {} if _PERCENT in map(str.lower, flags) else _LIMITS_OF_QOS
+    limits = _limits(site, place, who, options, known)
+    _report(site, place, who, options, taken=(*known, "priority", "preempt", "flags"))
+    for flag in flags:
+        effect, why = _FLAGS.get(flag.lower(), (None, ""))
+        _lost(site, place, who, _Option(options["flags"].key, flag), why, effect)
     priority = _value_of(options, "priority") or "0"
     if not (_SHARE.fullmatch(priority) and int(priority) <= MOST_PRIORITY):
         site.complain(place, f"{who}: Priority={priority} is not imported: it is 0 to {MOST_PRIORITY}")
