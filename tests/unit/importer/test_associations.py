@@ -65,8 +65,8 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
         "the user speech in research: GrpTRES=cpu=8 is not imported: the spec has no field for it",
         "the user vision in research: Fairshare=7 is not imported: the spec has no field for it",
     ]
-    made_up = "\n".join(found.made.made_up)
-    assert "1 uids are made up" in made_up
+    made_up = "\n".join(found.made.sentences)
+    assert f"the uid of 1 users is made up, from {FIRST_MADE_UP} (speech): " in made_up
     assert ("write priorities and limits of urgent" in made_up) is (version == "24.11")
 
 
@@ -173,9 +173,42 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     assert "a" in found.accounts or site.complaints
 
 
-def test_passwd_gives_uids_of_people_only() -> None:
-    text = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/:/bin/sh\nbob:x:no:1::/:\nbroken\n"
-    assert read_uids(text) == {"ada": 1000}
+def test_passwd_gives_uids_of_any_length() -> None:
+    """Regression: the ids of a directory have 10 digits."""
+    text = "root:x:0:0::/root:/bin/sh\nada:x:1234567890:1000::/:/bin/sh\nbob:x:no:1::/:\nbroken\n"
+    assert read_uids(text) == {"root": 0, "ada": 1_234_567_890}
+
+
+PEOPLE = """\
+Parent - 'root'
+Account - 'a'
+Parent - 'a'
+User - 'ann'
+User - 'bob'
+User - 'daemon'
+"""
+
+
+@pytest.mark.parametrize("uid", [850, 61_200, 2_100_000_000])
+def test_user_whose_uid_a_spec_does_not_take_is_named(uid: int, tmp_path: Path) -> None:
+    """Regression: the user had a made-up uid without a line."""
+    found = imported(tmp_path, PEOPLE, f"ann:x:{uid}:100::/home/ann:/bin/sh\nbob:x:5001:100::/:/bin/sh\n")
+    spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
+    assert [(user.name, user.uid) for user in spec.users] == [("ann", FIRST_MADE_UP), ("bob", 5001)]
+    (told,) = (one for one in found.complaints if "the user ann" in one.message)
+    assert told.message.startswith(f"the user ann: the uid {uid} of `passwd` is not imported: ")
+    assert told.message.endswith(f"; files of {uid} are not those of {FIRST_MADE_UP}")
+    assert (told.place.line, told.effect) == (4, Effect.REFUSED)
+    assert "made up, from" not in found.text
+
+
+def test_made_up_uids_are_those_of_users_in_the_spec(tmp_path: Path) -> None:
+    """Regression: a user that the rules refuse was counted."""
+    found = imported(tmp_path, PEOPLE)
+    assert f"# the uid of 2 users is made up, from {FIRST_MADE_UP} (ann, bob): " in found.text
+    many = "".join(f"User - 'u{i}'\n" for i in range(1, 10))
+    found = imported(tmp_path, PEOPLE.replace("User - 'daemon'\n", many))
+    assert f"the uid of 11 users is made up, from {FIRST_MADE_UP} (ann, bob, u1, ...): " in found.text
 
 
 @pytest.mark.parametrize(
