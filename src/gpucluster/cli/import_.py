@@ -86,7 +86,7 @@ def _answer(done: "Imported", to: Path | None) -> None:
         name=done.name,
         to=None if to is None else str(to),
         spec=done.text,
-        made_up=list(done.made.made_up),
+        made_up=list(done.made.sentences),
         counts={change.value: count for change, count in counts(done.differences).items()},
         parts={title.replace(" ", "_"): to_json(rows) for title, rows in parts(done).items()},
         problems=to_json(done.warnings),

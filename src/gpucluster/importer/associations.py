@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pydantic_core import PydanticCustomError
 
 from gpucluster.importer.lines import Effect, FileLine
+from gpucluster.importer.made import FIRST_MADE_UP
 from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.values import NORMAL_QOS, ROOT_ACCOUNT
 from gpucluster.spec.accounting import MOST_GPUS, MOST_PRIORITY, MOST_SHARE, parse_account, parse_qos
 from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 
-FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
 _VALUE = r"(?:[0-9]+-)?[0-9]+(?::[0-9]{2}){1,2}|[^:']*"  # a time, or a word
 _QUOTED = r"'((?:[^']|'(?!:\w+=|$))*)'"  # sacctmgr escapes no quote: one within a value is before no key
 _OPTION = re.compile(rf":(\w+)=(?:{_QUOTED}|({_VALUE}))")
@@ -50,6 +50,7 @@ _WHY = {  # what an association of a spec is instead
     "coordinator": "a spec has no coordinators of accounts",
     "partition": "a user of a spec has every partition of the account",
 }
+_UID = re.compile(r"[0-9]{1,10}")
 _SHARE = re.compile(r"[0-9]{1,9}")
 
 
@@ -77,6 +78,12 @@ class _Account:
 
 
 @dataclass(frozen=True, slots=True)
+class _User:
+    default: str  # account
+    place: FileLine
+
+
+@dataclass(frozen=True, slots=True)
 class _Qos:
     priority: int = 0
     preempts: tuple[str, ...] = ()
@@ -91,7 +98,7 @@ class Associations:
     """Accounts by name, parents first, and the users with their default accounts, in the order of the file."""
 
     accounts: dict[str, _Account] = field(default_factory=dict[str, _Account])
-    users: dict[str, str] = field(default_factory=dict[str, str])
+    users: dict[str, _User] = field(default_factory=dict[str, _User])
     cluster: _Account = _CLUSTER  # accounts without QOS have its QOS
     defined: dict[str, _Qos] = field(default_factory=dict[str, _Qos])
     exemptions: tuple[str, ...] = ()  # keys of QOS that keep jobs from being preempted; a spec has none
@@ -150,7 +157,7 @@ def fields_of(
     site: Site, found: Associations, uids: Mapping[str, int]
 ) -> tuple[dict[str, Value], tuple[str, ...]]:
     """Return the parts `users`, `qos` and `accounts` of the spec, and a sentence for each thing that was made up."""
-    numbers, made = _uids(found.users, uids)
+    numbers = _uids(site, found.users, uids)
     names = dict.fromkeys(name for one in found.accounts.values() for name in one.qos)
     names |= dict.fromkeys(found.defined)
     others = [name for name in names if name != NORMAL_QOS or found.defined.get(NORMAL_QOS, _Qos()) != _Qos()]
@@ -161,10 +168,6 @@ def fields_of(
         "accounts": [_value(one, found.accounts.get(one.parent, _CLUSTER)) for one in _in_order(site, found)],
     }
     sentences = list[str]()
-    if made:
-        sentences.append(
-            f"{made} uids are made up, from {FIRST_MADE_UP}: name a file `passwd` with the users, written by `getent passwd`, or write the real ones."
-        )
     if unknown:
         sentences.append(
             f"the dump has only the names of QOS: write priorities and limits of {', '.join(unknown)} (sacctmgr show qos)."
@@ -173,10 +176,9 @@ def fields_of(
 
 
 def read_uids(text: str) -> dict[str, int]:
-    """Return the uids of a passwd file that a spec takes; other lines are left out."""
+    """Return the uids of a passwd file; broken lines are left out."""
     rows = (line.split(":") for line in text.splitlines())
-    numbers = ((row[0], int(row[2])) for row in rows if len(row) > 2 and _SHARE.fullmatch(row[2]))
-    return {name: uid for name, uid in numbers if not _why_not(parse_uid, uid)}
+    return {row[0]: int(row[2]) for row in rows if len(row) > 2 and _UID.fullmatch(row[2])}
 
 
 def _define(site: Site, found: Associations, name: str, place: FileLine, options: _Options) -> None:
@@ -289,7 +291,8 @@ def _user(site: Site, found: Associations, who: _Account, options: _Options) -> 
         return
     found.accounts[who.parent] = replace(account, users=(*dict.fromkeys((*account.users, name)),))
     default = _value_of(options, "defaultaccount").lower()
-    found.users[name] = default or found.users.get(name, who.parent)
+    before = found.users.get(name, _User(who.parent, who.place))
+    found.users[name] = replace(before, default=default or before.default)
     shown = f"the user {name} in {who.parent}"
     _qos_of_user(site, who.place, shown, options, account.qos)
     if (share := options.get("fairshare")) is not None and share.value != "1":
@@ -333,7 +336,7 @@ def _lost(  # noqa: PLR0917 -- a line, what of it is lost, and why
 def _in_order(site: Site, found: Associations) -> list[_Account]:
     """Parents before their children; of a user's accounts the default one first, as a spec says it."""
     ordered = list(found.accounts.values())
-    for user, default in found.users.items():
+    for user, default in ((name, one.default) for name, one in found.users.items()):
         of = [one for one in ordered if user in one.users]
         if of and of[0].name != default and default in found.accounts:
             site.complain(
@@ -359,13 +362,20 @@ def _value(one: _Account, above: _Account) -> dict[str, Value]:
     return made
 
 
-def _uids(users: Mapping[str, str], known: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Return a uid for each user, and how many are made up."""
-    found = {user: known[user] for user in users if user in known}
+def _uids(site: Site, users: Mapping[str, _User], known: Mapping[str, int]) -> dict[str, int]:
+    """A uid for each user. One that a spec does not take is reported, and another made up."""
+    refused = {user: why for user in users if user in known and (why := _why_not(parse_uid, known[user]))}
+    found = {user: known[user] for user in users if user in known and user not in refused}
     taken = set(known.values())
     free = (uid for uid in range(FIRST_MADE_UP, LAST_UID) if uid not in taken)
-    missing = [user for user in users if user not in found]
-    return {**found, **dict(zip(missing, free, strict=False))}, len(missing)
+    found |= dict(zip((user for user in users if user not in found), free, strict=False))
+    for user, why in refused.items():
+        site.complain(
+            users[user].place,
+            f"the user {user}: the uid {known[user]} of `passwd` is not imported: {why}; files of {known[user]} are not those of {found[user]}",
+            Effect.REFUSED,
+        )
+    return found
 
 
 def _qos(options: _Options, above: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from gpucluster.importer.write_yaml import Value
 
+FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
+_SHOWN = 3  # names in a sentence
 # (kind, node or partition, key) -> why the spec has another value or none, from where that was decided
 Reasons = dict[tuple[str, str, str], str]
 
@@ -22,6 +24,21 @@ class Made:
     reasons: Reasons = field(default_factory=Reasons)
     lost_exemptions: tuple[str, ...] = ()  # of the dump: they keep jobs from being preempted
     left_out_names: frozenset[tuple[str, str]] = frozenset()  # of the dump: kind and name in lower case
+
+    without_uid: frozenset[str] = frozenset()  # users of the dump that are not in `passwd`
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was made up, and the users of the finished spec whose uid was."""
+        names = [name for one in self.rows("users") if (name := str(one["name"])) in self.without_uid]
+        if not names:
+            return self.made_up
+        listed = ", ".join([*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])])
+        return (
+            *self.made_up,
+            f"the uid of {len(names)} users is made up, from {FIRST_MADE_UP} ({listed}): name a file `passwd` with them, "
+            "written by `getent passwd`, or write the real ones.",
+        )
 
     @property
     def slurm(self) -> Mapping[str, Value]:

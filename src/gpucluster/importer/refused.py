@@ -121,7 +121,7 @@ def _without_accounts(
 
 
 def _checked(made: Made) -> tuple[str, Report]:
-    text = write(made.spec, ("Imported by gpucluster from the files of a site.", *made.made_up))
+    text = write(made.spec, ("Imported by gpucluster from the files of a site.", *made.sentences))
     return text, inspect_text(text, f"{made.spec['name']}.yaml", catalog.load())
 
 

@@ -102,7 +102,9 @@ def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]])
     found = read_associations(site, *files["associations"])
     made.lost_exemptions = found.exemptions
     made.left_out_names = frozenset((kind.lower(), name.lower()) for kind, name in found.left_out)
-    parts, sentences = fields_of(site, found, read_uids(files.get("passwd", ("", ""))[1]))
+    uids = read_uids(files.get("passwd", ("", ""))[1])
+    made.without_uid = frozenset(found.users) - uids.keys()
+    parts, sentences = fields_of(site, found, uids)
     if "accounts" not in parts:
         return
     made.spec |= {**parts, "slurm": {**made.slurm, "accounting": {"database": "local"}}}

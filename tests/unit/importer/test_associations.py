@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucluster import catalog
-from gpucluster.importer.associations import FIRST_MADE_UP, fields_of, read_associations, read_uids
+from gpucluster.importer.associations import fields_of, read_associations, read_uids
 from gpucluster.importer.lines import Effect
+from gpucluster.importer.made import FIRST_MADE_UP
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.importer.site import Site
 from gpucluster.plan.model import Account, Limits, Qos
@@ -199,7 +200,7 @@ def test_user_whose_uid_a_spec_does_not_take_is_named(uid: int, tmp_path: Path) 
     assert told.message.startswith(f"the user ann: the uid {uid} of `passwd` is not imported: ")
     assert told.message.endswith(f"; files of {uid} are not those of {FIRST_MADE_UP}")
     assert (told.place.line, told.effect) == (4, Effect.REFUSED)
-    assert "made up, from" not in found.text
+    assert "the uid of" not in found.text
 
 
 def test_made_up_uids_are_those_of_users_in_the_spec(tmp_path: Path) -> None:
