@@ -387,3 +387,12 @@ def test_limits_of_a_qos_in_percent_are_no_numbers_of_gpus() -> None:
         (Effect.WIDER, "the QOS q: GrpTRES=gres/gpu=50"),
         (None, "the QOS q: Flags=Relative"),
     ]
+
+
+def test_default_account_that_was_not_imported_is_reported() -> None:
+    site = Site()
+    text = "Parent - 'root'\nAccount - 'a'\nParent - 'a'\nUser - 'ann':DefaultAccount='b_'\n"
+    fields_of(site, read_associations(site, "f", text), {})
+    assert [(one.place.line, one.message, one.effect) for one in site.complaints] == [
+        (4, "ann: the default account is b_, which is not imported; a spec takes the first account of a user, a", None)
+    ]  # fmt: skip

@@ -182,3 +182,23 @@ def test_rule_against_a_name_that_was_not_imported_is_lost(
         Change.LOST,
         f"not imported: the {what} of the dump is not; the partition is DOWN",
     )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        (BY_QOS, False),
+        (BY_QOS.replace("CANCEL", "SUSPEND,GANG"), True),
+        (f"{BY_QOS}\nPreemptParameters=no_such_word", True),
+        (BY_PARTITION, True),
+        ("", True),
+    ],
+)
+def test_preempt_of_a_qos_without_preemption_by_qos_is_told(cluster: str, told: bool, tmp_path: Path) -> None:
+    """Regression: the line was lost without a word."""
+    found, spec = imported(
+        tmp_path, cluster=cluster, qos="QOS - 'normal':Priority=1\nQOS - 'urgent':Preempt='normal'"
+    )
+    assert [one.preempts for one in spec.qos if one.name == "urgent"] == [() if told else ("normal",)]
+    said = "# Preempt of the QOS urgent is left out: the spec has no preemption by QOS.\n"
+    assert found.text.count(said) == told
