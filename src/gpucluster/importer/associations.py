@@ -25,7 +25,9 @@ _LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - {_QUOTED}((?:{_OPTION.
 _START = re.compile(r"(Cluster|QOS|Parent|Account|User) - '([^':]*)")  # of a line that is not read
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")
-_READ = ("description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos")  # in their places
+_READ = (  # in their places; a description and an organization change nothing for jobs, and are left out silently
+    "description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos",
+)  # fmt: skip
 _LIMIT = ("grp", "max", "min")  # how the key of a limit begins
 _LIMITS = {"grptres": {"gpus": _GPUS}}  # key -> the limits of a spec for its words
 _LIMITS_OF_QOS = {
@@ -336,12 +338,14 @@ def _lost(  # noqa: PLR0917 -- a line, what of it is lost, and why
 def _in_order(site: Site, found: Associations) -> list[_Account]:
     """Parents before their children; of a user's accounts the default one first, as a spec says it."""
     ordered = list(found.accounts.values())
-    for user, default in ((name, one.default) for name, one in found.users.items()):
-        of = [one for one in ordered if user in one.users]
-        if of and of[0].name != default and default in found.accounts:
+    for user, who in found.users.items():
+        first = next(one for one in ordered if user in one.users)
+        if first.name != who.default:
+            known = who.default in found.accounts
             site.complain(
-                of[0].place,
-                f"{user}: the default account is {default}; a spec takes the first account of a user, {of[0].name}",
+                first.place if known else who.place,
+                f"{user}: the default account is {who.default}{'' if known else ', which is not imported'}; "
+                f"a spec takes the first account of a user, {first.name}",
             )
     return ordered
 

@@ -243,5 +243,13 @@ def _seconds(settings: Settings, key: str) -> int | None:
 
 def _without_preempts(made: Made) -> None:
     """A spec takes `preempts` only with preemption by QOS."""
-    if qos := made.rows("qos"):
-        made.spec["qos"] = [{key: value for key, value in one.items() if key != "preempts"} for one in qos]
+    having = [str(one["name"]) for one in made.rows("qos") if "preempts" in one]
+    if not having:
+        return
+    made.spec["qos"] = [
+        {key: value for key, value in one.items() if key != "preempts"} for one in made.rows("qos")
+    ]
+    made.made_up = (
+        *made.made_up,
+        f"Preempt of the QOS {', '.join(having)} is left out: the spec has no preemption by QOS.",
+    )
