@@ -13,6 +13,7 @@ from gpucluster.importer.lines import Effect
 from gpucluster.importer.made import FIRST_MADE_UP
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.importer.site import Site
+from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model import Account, Limits, Qos
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
@@ -250,7 +251,7 @@ User - 'ann':{ann}
 
 def accounts_of(
     phys: str, sub: str, ann: str = "Fairshare=1"
-) -> tuple[list[object], list[tuple[object, str]]]:
+) -> tuple[list[Value], list[tuple[object, str]]]:
     """The QOS of each account, and the complaints with their headings."""
     site = Site()
     parts, _ = fields_of(site, read_associations(site, "f", TREE.format(phys=phys, sub=sub, ann=ann)), {})
