@@ -18,7 +18,7 @@ DEFAULTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # kind -> key -> its 
         "namespacetype": ("job_container/none", "namespace/none"), "preemptexempttime": ("00:00:00", "0"), "preemptmode": ("off",),
         "preempttype": ("preempt/none",), "prepplugins": ("prep/script",), "prioritytype": ("priority/multifactor",),
         "resumerate": ("300",), "slurmduser": ("root",), "suspendrate": ("60",), "suspendtime": ("infinite", "-1"),
-        "suspendtimeout": ("30",), "switchtype": ("switch/none",), "tlstype": ("tls/none",), "tmpfs": ("/tmp",),  # noqa: S108 -- a value
+        "suspendtimeout": ("30",), "switchtype": ("switch/none",), "tlstype": ("tls/none",),
         "topologyplugin": ("topology/default", "topology/flat"),
     },
     "node": {"port": ("6818",)},
