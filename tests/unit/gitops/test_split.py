@@ -1,4 +1,4 @@
-"""Edits that need two edits: the report begins with how to split them."""
+"""Edits that need two edits: the report begins with how to split them, and has no commands, which are those of each edit."""
 
 from pathlib import Path
 
@@ -29,8 +29,7 @@ def test_renamed_partition_comes_beside_the_old_one_first() -> None:
     found = effects(FIRST, FIRST.replace("{name: gpu, pools", "{name: batch, pools"))
     assert found.refused.startswith("the partition gpu cannot become batch in one edit")
     assert "First add batch, and write `extra: {State: DRAIN}` in gpu" in found.refused
-    assert found.steps[0].startswith("scontrol update partitionname=PARTITION state=drain ")
-    assert not [step for step in found.steps if "partition=OTHER" in step]
+    assert found.steps == (), "they were those of one edit"
 
 
 def test_jobs_of_a_removed_partition_move_to_one_that_stays() -> None:
@@ -50,7 +49,9 @@ def test_jobs_of_a_removed_partition_move_to_one_that_stays() -> None:
 )
 def test_moved_mount_of_one_source_comes_beside_the_old_one_first(base: str, place: str, line: str) -> None:
     old, new = (base.replace(place, line % path, 1) for path in ("/data", "/scratch"))
-    assert "the mount /data cannot become /scratch in one edit" in effects(old, new).refused
+    found = effects(old, new)
+    assert "the mount /data cannot become /scratch in one edit" in found.refused
+    assert found.steps == ()
     other = new.replace("/srv/data", "/srv/other")
     assert "cannot become" not in effects(old, other).refused
 
@@ -61,9 +62,10 @@ def test_moved_mount_of_one_source_comes_beside_the_old_one_first(base: str, pla
 def test_eks_is_upgraded_one_minor_version_at_a_time(old: str, new: str, first: str) -> None:
     specs = [KUBE.replace('version: "1.36"', f'version: "{release}"') for release in (old, new)]
     assert all(f'"{release}"' in spec for release, spec in zip((old, new), specs, strict=True))
-    said = effects(*specs).refused
-    assert ("EKS upgrades one minor version at a time" in said) == bool(first)
-    assert first in said
+    found = effects(*specs)
+    assert ("EKS upgrades one minor version at a time" in found.refused) == bool(first)
+    assert first in found.refused
+    assert bool(found.steps) != bool(first)
 
 
 def test_hosts_that_become_aws_are_two_clusters() -> None:
@@ -99,4 +101,22 @@ def test_another_head_comes_before_another_identity(old: str, new: str) -> None:
     assert "First change the head" in found.refused
     assert "goes on with the old one" not in found.refused, "a new head has no old bundle"
     assert ".before-" not in found.data, "a new head writes no other name"
-    assert "another head" not in effects(old, new).refused
+    assert "else they start after the change" not in found.queued, "slurmctld does not start with them"
+    assert "commands" not in found.data
+    assert found.steps == ()
+    stays = effects(old, new)
+    assert "another head" not in stays.refused
+    assert stays.steps
+
+
+def test_what_is_said_beside_a_split_names_no_commands() -> None:
+    old, new = EDITS["another database"]
+    old, new = (
+        one.replace("\nstorage:\n", f"\nstorage:\n  - {NFS % path}\n", 1)
+        for one, path in ((old, "/data"), (new, "/scratch"))
+    )
+    found = effects(old, new)
+    assert found.refused.startswith("the mount /data cannot become /scratch in one edit")
+    assert "the head refuses the bundle" in found.refused
+    assert "command" not in found.refused + found.data
+    assert found.steps == ()
