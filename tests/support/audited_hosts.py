@@ -22,7 +22,7 @@ EDITS = (
         is_exactly={
             "running": "must have ended before: let them end, or cancel them",
             "queued": "are lost if slurmctld's state is not copied from ctl0 to ctl1 before the playbook; else they start after the change",
-            "data": "of slurmctld and /home stays on ctl0, and ctl1 has what the commands copy",
+            "data": "of slurmctld and /home stays on ctl0, and ctl1 has only what is copied there",
         },
         says={"sessions": "Slurm's commands wait until slurmctld runs on ctl1, and ctl0 has none"},
         never=_OF_A_CLOUD,
@@ -46,7 +46,7 @@ EDITS = (
         changes=(_OTHER_HEAD,),
         worst="stop-fleet",
         is_exactly={
-            "data": "of slurmctld, its database and /home stays on ctl0, and ctl1 has what the commands copy"
+            "data": "of slurmctld, its database and /home stays on ctl0, and ctl1 has only what is copied there"
         },
         steps=(
             "systemctl disable --now gpucluster-watch.timer gpucluster-accounts.timer gpucluster-agent.service slurmctld slurmdbd",
@@ -62,7 +62,7 @@ EDITS = (
         worst="stop-fleet",
         says={
             "queued": "is not copied from 192.0.2.10 to 192.0.2.20",
-            "data": "stays on 192.0.2.10, and 192.0.2.20 has what the commands copy",
+            "data": "stays on 192.0.2.10, and 192.0.2.20 has only what is copied there",
         },
         steps=(
             "# if 192.0.2.20 is the same machine with another address",

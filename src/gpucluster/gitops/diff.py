@@ -86,9 +86,13 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
 
 
 def _with_splits(old: Revision, new: Revision, found: Effects) -> Effects:
-    """Return the effects; first of all what cannot be done in one edit."""
+    """Return the effects; first of all what cannot be done in one edit, which then has no commands."""
     parts = () if is_another(old.plan, new.plan) else splits(old.plan, new.plan)
-    return replace(found, refused="; ".join(one for one in (*parts, found.refused) if one))
+    split = "; ".join(one for one in (*parts, found.split) if one)
+    if not split:
+        return found
+    refused = "; ".join(one for one in (split, found.refused) if one)
+    return replace(found, refused=refused, split=split, steps=())
 
 
 def _effects(

@@ -74,6 +74,7 @@ def of_jobs(
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),
         refused="; ".join(clauses((by_head, sentences.refused(found)))),
+        split="" if stays is None else identity.split(old, stays, moved=found.new_head),
         steps=_named(name, lines),
         clauses=(*sentences.clauses(found), *asked, *of_rows(said)),
     )

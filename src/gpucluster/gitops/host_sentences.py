@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucluster.gitops.host_events import HostEvents
-from gpucluster.gitops.identity import is_refused
+from gpucluster.gitops.identity import is_refused, split
 from gpucluster.gitops.model import Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
@@ -40,6 +40,11 @@ RUNNING: tuple[Row[HostEvents], ...] = (
 )
 QUEUED: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.older, "are lost with slurmctld's state; users submit them again", total=True),
+    Row(
+        lambda e: e.head_moves and split(e.old, e.new, moved=True) != "",
+        "are lost if slurmctld's state is not copied from OLD to NEW; with it slurmctld does not start on NEW",
+        total=True,
+    ),
     Row(
         lambda e: e.head_moves,
         "are lost if slurmctld's state is not copied from OLD to NEW before the playbook; else they start after the change",
@@ -112,7 +117,7 @@ def _data(events: HostEvents) -> Iterator[str]:
     ]
     if events.head_moves:
         own = ["slurmctld", *(["its database"] if has_database(events.old) else []), *kept]
-        there = "stays on OLD, and NEW has what the commands copy"
+        there = "stays on OLD, and NEW has only what is copied there"
         yield _of_heads(f"of {listed(own)} {there}", events)
     elif kept:
         yield f"of what was mounted at {listed(kept)} stays there, and is not copied"

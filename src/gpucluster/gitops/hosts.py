@@ -60,6 +60,7 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
         refused="" if events.older else identity.refused(old, new, moved=events.head_moves),
+        split="" if events.older else identity.split(old, new, moved=events.head_moves),
         clauses=(*host_sentences.clauses(events), *asked, *of_rows(said)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))

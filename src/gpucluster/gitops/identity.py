@@ -45,20 +45,21 @@ def is_refused(old: SlurmPlan, new: SlurmPlan) -> bool:
 
 def refused(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> str:
     """Return why the edit is not applied as it is; empty if it is. `moved`: another head gets slurmctld's state."""
-    if moved:
-        return _of_another_head(old, new)
-    if not is_refused(old, new):
+    if split(old, new, moved=moved) or not is_refused(old, new):
         return ""
     what, words = ("name", NAME_MISMATCH) if is_renamed(old, new) else ("number", ID_MISMATCH)
     return (
         f"the head refuses the bundle, and goes on with the old one, while slurmctld's state has the {what} of the old cluster "
-        f"({words}). What follows happens with the commands below"
+        f"({words}). What follows happens without this {what}"
     )
 
 
-def _of_another_head(old: SlurmPlan, new: SlurmPlan) -> str:
-    """Another head has no earlier bundle: it neither writes another name into the state that it gets, nor goes on without one."""
-    if not (is_renamed(old, new) or has_other_database(old, new)):
+def split(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> str:
+    """Return why the edit needs two edits; empty if it does not.
+
+    Another head has no earlier bundle: it neither writes another name into the state that it gets, nor goes on without one.
+    """
+    if not moved or not (is_renamed(old, new) or has_other_database(old, new)):
         return ""
     what = "name" if is_renamed(old, new) else "accounting database"
     return (
@@ -69,7 +70,7 @@ def _of_another_head(old: SlurmPlan, new: SlurmPlan) -> str:
 
 def note(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> Note:
     """Return what is said of jobs and data, and the commands, besides those of the fields."""
-    if moved and _of_another_head(old, new):
+    if split(old, new, moved=moved):
         return Note()
     was, now = old.slurm.accounting, new.slurm.accounting
     if takes_name(old, new):
@@ -164,7 +165,7 @@ def records(old: SlurmPlan, new: SlurmPlan) -> str:
     if is_renamed(old, new):
         return f"history and fair-share of accounting stay under the name {old.name}"
     if has_other_database(old, new):
-        return "history and fair-share of accounting stay in the old database, and the new one has what the commands copy; without the copy, records of jobs that run now may be lost"
+        return "history and fair-share of accounting stay in the old database, and the new one has only what is copied there; without a copy, records of jobs that run now may be lost"
     if now.keep_s < was.keep_s:
         return f"records of accounting that are older than {format_duration(now.keep_s)} move to files: `sacctmgr archive load` reads one back"
     return ""

@@ -93,8 +93,8 @@ class Clause:
 class Effects:
     """What all changes together do: one text for each subject, and the commands in their order.
 
-    `refused`: why `pulumi up` cannot apply the edit as it is; empty if it can. `clauses`: those of the sentences that
-    the table of requests has.
+    `refused`: why `pulumi up` cannot apply the edit as it is; empty if it can. `split`: why it needs two edits, each with
+    commands of its own. `clauses`: those of the sentences that the table of requests has.
     """
 
     running: str
@@ -102,6 +102,7 @@ class Effects:
     sessions: str
     data: str
     refused: str = ""
+    split: str = ""
     steps: tuple[str, ...] = ()
     clauses: tuple[Clause, ...] = ()
 
