@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from support.builders import LAB as HOSTS
-from support.builders import SPEC
+from support.builders import SPEC, changed
+from support.edits import NIGHT, SPARE
 from support.expert_pairs import KUBE, LAB
 from support.identity_edits import EDITS, LAB_WITH
 from support.reviewed import a_diff
@@ -120,3 +121,36 @@ def test_what_is_said_beside_a_split_names_no_commands() -> None:
     assert "the head refuses the bundle" in found.refused
     assert "command" not in found.refused + found.data
     assert found.steps == ()
+
+
+_GONE = ("gpu[01-04]", "gpu[01-03]"), ("[11-14]", "[11-13]"), ('"gpu[03-04]"', "gpu03")
+
+
+@pytest.mark.parametrize(
+    ("edit", "gone"),
+    [
+        pytest.param((HOSTS, LAB_WITH), _GONE, id="accounting of hosts, and a node less"),
+        pytest.param(EDITS["renamed, with accounting without accounts"], _GONE, id="renamed, and a node less"),
+        pytest.param(EDITS["another database"], ((SPARE, SPARE.replace("max: 2", "max: 1")),), id="another database, and a node less"),
+        pytest.param(EDITS["another database"], ((NIGHT, ""), ("[small], default", "[small, spare], default")), id="another database, and a partition less"),
+    ],
+)  # fmt: skip
+def test_removal_comes_before_another_identity(
+    edit: tuple[str, str], gone: tuple[tuple[str, str], ...]
+) -> None:
+    """The commands stop slurmctld, and the head asked it for the jobs that hold the bundle: it went on with the old one."""
+    old, new = edit
+    less = changed(new, *gone)
+    found = effects(old, less)
+    what = "name" if "name: labor" in new else "accounting database"
+    assert (
+        f"another {what} cannot come in the edit that removes or changes nodes or partitions" in found.refused
+    )
+    assert (
+        f"First remove or change those; write the other {what} when the head has applied it" in found.refused
+    )
+    assert "the head refuses the bundle" not in found.refused
+    assert "slurmctld is stopped" not in found.sessions
+    assert found.steps == ()
+    assert effects(old, changed(old, *gone)).split == ""
+    assert effects(changed(old, *gone), less).steps
