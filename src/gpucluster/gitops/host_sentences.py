@@ -76,7 +76,8 @@ _SRUN: tuple[Row[HostEvents], ...] = (
 _COMMANDS: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
     Row(
-        lambda e: is_refused(e.old, e.new) and not e.older, "Slurm's commands wait while slurmctld is stopped"
+        lambda e: is_refused(e.old, e.new) and not (e.older or e.held),
+        "Slurm's commands wait while slurmctld is stopped",
     ),
     Row(
         lambda e: e.restarts or e.version or takes_name(e.old, e.new),

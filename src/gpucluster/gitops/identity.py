@@ -9,6 +9,7 @@ from gpucluster.gitops.field_effects import Note
 from gpucluster.gitops.steps import COPY_DUMP, OPEN
 from gpucluster.plan import names
 from gpucluster.plan.model import Accounting, ClusterPlan, ExternalDatabase, SlurmPlan
+from gpucluster.plan.removals import removals
 from gpucluster.plan.slurm_identity import (
     CLUSTER_NAME,
     ID_MISMATCH,
@@ -58,14 +59,23 @@ def split(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> str:
     """Return why the edit needs two edits; empty if it does not.
 
     Another head has no earlier bundle: it neither writes another name into the state that it gets, nor goes on without one.
+    The same head gets no answer for the jobs on what is removed (`agent.boot.held_bundle`), and starts the old slurmctld again.
     """
-    if not moved or not (is_renamed(old, new) or has_other_database(old, new)):
+    if not (is_renamed(old, new) or has_other_database(old, new)):
         return ""
     what = "name" if is_renamed(old, new) else "accounting database"
-    return (
-        f"another head cannot get another {what} in one edit, because slurmctld does not start there with the state of the old one. "
-        f"First change the head; write the other {what} when slurmctld runs on it"
-    )
+    if moved:
+        return (
+            f"another head cannot get another {what} in one edit, because slurmctld does not start there with the state of the old one. "
+            f"First change the head; write the other {what} when slurmctld runs on it"
+        )
+    if is_refused(old, new) and removals(old, new):
+        return (
+            f"another {what} cannot come in the edit that removes or changes nodes or partitions, because the head asks slurmctld "
+            "for their jobs, and slurmctld must be stopped then. "
+            f"First remove or change those; write the other {what} when the head has applied it"
+        )
+    return ""
 
 
 def note(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> Note:

@@ -454,7 +454,7 @@ ELSEWHERE = replace(LOCAL, database=SITE)
 OTHER = replace(LOCAL, database=replace(SITE, host="db.example.net"))
 OTHER_NAME = (
     "slurmctld's state is that of the cluster 'lab', not 'labor': CLUSTER NAME MISMATCH; `gpucluster diff OLD NEW` on your own machine "
-    "has the commands that compare job ids, copy slurmctld's state and remove /var/spool/slurmctld/clustername"
+    "has the commands that compare job ids, copy slurmctld's state and remove /var/spool/slurmctld/clustername, or says how to split the edit"
 )
 
 

@@ -13,7 +13,7 @@ from gpucluster.plan.model import SlurmPlan
 from gpucluster.plan.slurm_identity import CLUSTER_NAME, ID_MISMATCH, NAME_MISMATCH, STATE
 from gpucluster.text import printable
 
-_DIFF = f"`gpucluster diff OLD NEW` on your own machine has the commands that compare job ids, copy slurmctld's state and remove {CLUSTER_NAME}"
+_DIFF = f"`gpucluster diff OLD NEW` on your own machine has the commands that compare job ids, copy slurmctld's state and remove {CLUSTER_NAME}, or says how to split the edit"
 _NO_NAME = (
     f"{CLUSTER_NAME} has no name: {NAME_MISMATCH}; if {STATE} is the state of this cluster, remove that file: slurmctld writes "
     "it at its start"
