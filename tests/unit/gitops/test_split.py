@@ -151,6 +151,7 @@ def test_removal_comes_before_another_identity(
     )
     assert "the head refuses the bundle" not in found.refused
     assert "slurmctld is stopped" not in found.sessions
+    assert ("history and fair-share of accounting stay" in found.data) is ("accounting:" in old)
     assert found.steps == ()
     assert effects(old, changed(old, *gone)).split == ""
     assert effects(changed(old, *gone), less).steps
