@@ -81,7 +81,7 @@ def split(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> str:
 def note(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> Note:
     """Return what is said of jobs and data, and the commands, besides those of the fields."""
     if split(old, new, moved=moved):
-        return Note()
+        return Note(data=records(old, new))
     was, now = old.slurm.accounting, new.slurm.accounting
     if takes_name(old, new):
         return Note(data=f"of slurmctld as it was stays in {backup_of(new.name)}")
