@@ -43,8 +43,8 @@ def _lab(row: str, jobs: str, *changes: tuple[str, str], base: tuple[tuple[str, 
     return Case(row, changed(LAB, *base), changed(changed(LAB, *base), *changes), jobs)
 
 
-def _site(row: str, jobs: str, *changes: tuple[str, str]) -> Case:
-    return Case(row, SITE, changed(SITE, *changes), jobs)
+def _site(row: str, jobs: str, *changes: tuple[str, str], base: tuple[tuple[str, str], ...] = ()) -> Case:
+    return Case(row, changed(SITE, *base), changed(changed(SITE, *base), *changes), jobs)
 
 
 _SLICES, _PARTS = "{mig: {1g.10gb: 7}}", "{shards: 4}"
@@ -56,6 +56,7 @@ _FEWER = (
     ('leaf2: "gpu[03-04]"', 'leaf2: "gpu03"'),
 )
 _RESEARCH = "{name: research, parent"
+_HOURS, _ALSO_GPUS = "limits: {gpu_hours_per_month: 5000}", "limits: {gpus: 64}"
 _H100 = '{name: h100, machine: hgx-h100, hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"}'
 _SPARE = '{name: spare, machine: hgx-h100, hosts: "gpu[05-06]", addresses: "192.0.2.[15-16]"}'
 _TWO_POOLS = (
@@ -145,6 +146,9 @@ CASES = (
     Case("account-moved-limit", *_below_a_limit(), "those of the account research that bring the jobs of product above 16 GPUs"),
     _site("account-closed", "those of the account research", (_RESEARCH, "{name: learning, parent"), ("users: [vision, speech]", "users: [vision]")),
     _site("account-left", "those of speech in the account research", ("users: [vision, speech]", "users: [vision]")),
+    _site("qos-of-account", "those of the QOS normal in the account product", (_ALSO_GPUS, _HOURS), base=((_HOURS, _ALSO_GPUS),)),
+    _site("qos-of-account", "those of the QOS product-normal in the account product", (_HOURS, _ALSO_GPUS)),
+    _site("qos-of-account", "those of the QOS urgent in the account research", ("qos: [normal, urgent]", "qos: [normal]")),
 )  # fmt: skip
 _ALWAYS = {*sentences.DRAINS, *sentences.ALL_DRAIN}
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
@@ -300,3 +304,32 @@ def test_note_about_jobs_is_that_of_its_rows(version: str, way: Way, note: Note,
         assert ("sbatch refuses" in note.queued) is (found.new.outcome is Outcome.REFUSED)
     if note.running and found.running is not None:
         assert ("requeued" in note.running) is (found.running.outcome is Outcome.REQUEUED)
+
+
+_MONTH = "until the next month"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (", " + _HOURS, "", False),
+        ("", ", " + _HOURS, False),
+        (f", {_ALSO_GPUS}", f", {_HOURS}", False),
+        (f", {_ALSO_GPUS}", f", {_ALSO_GPUS[:-1]}, gpu_hours_per_month: 5000}}", False),
+        (", " + _HOURS, f", {_HOURS}".replace("5000", "4000"), True),
+    ],
+)
+def test_only_jobs_that_keep_their_qos_wait_for_the_next_month(old: str, new: str, told: bool) -> None:
+    """An account that gets GPU hours of the month gets a QOS of its own, and none of its queued jobs has it."""
+    before, after = (changed(SITE, (", " + _HOURS, limits)) for limits in (old, new))
+    found = a_diff(before, after).effects
+    assert found is not None
+    assert (_MONTH in found.queued) is told
+    assert ("InvalidQOS" in found.queued) is not told
+
+
+def test_qos_with_new_gpu_hours_keeps_its_jobs_until_the_next_month() -> None:
+    new = changed(SITE, ("{cpus_per_user: 8}", "{cpus_per_user: 8, gpu_hours_per_month: 50}"))
+    found = a_diff(SITE, new).effects
+    assert found is not None
+    assert _MONTH in found.queued
