@@ -63,6 +63,20 @@ def _amount(text: str) -> float | None:
     return float(text) if text.isdecimal() else parse_duration(text)
 
 
+def _limits_tres(change: SpecChange) -> bool:
+    """Return whether GPUs or CPUs get a new or lower limit."""
+    what = change.path.rpartition(".")[2]
+    only_month = what == _HOURS or re.fullmatch(rf"\{{{_HOURS}: [^,]*\}}", change.after or "")
+    return not only_month and lowered(change)
+
+
+def _limits_month(change: SpecChange) -> bool:
+    """Return whether the queued jobs have a QOS with new or lower GPU hours. Those of an account that gets some have not."""
+    of_account = change.path.startswith("accounts") and change.before is None
+    named = _HOURS in change.path or _HOURS in (change.after or "")
+    return named and not of_account and lowered(change)
+
+
 # slurm.containers. tests/slurm/test_containers.py makes it happen
 _WITHOUT_PYXIS = Note(
     running="on a node without Pyxis slurmd ends when the bundle is applied: they start no further step there, and stay in `completing`",
@@ -86,7 +100,7 @@ _PYXIS_LEAVES = Note(
     before=("scancel JOB    # each queued job that needs its container, or let it end before",),
 )
 
-
+_HOURS = "gpu_hours_per_month"
 _PREEMPTED = "those that a waiting job may preempt by the new rules are requeued or cancelled when it waits"
 
 ROWS = (
@@ -106,10 +120,19 @@ ROWS = (
         Note(
             running="also those above a new limit",
             queued="those above the limit wait until the jobs of the same account or QOS are below it again, "
-            "for gpu_hours_per_month until the next month, and one job that is larger than the limit until it is raised",
-            rows=("qos-group", "qos-user", "qos-minutes", "account-group", "account-user"),
+            "and one job that is larger than the limit until it is raised",
+            rows=("qos-group", "qos-user", "account-group", "account-user"),
         ),
-        when=lowered,
+        when=_limits_tres,
+    ),
+    Row(
+        r"(accounts|qos)\[\]\.limits.*",
+        Note(
+            running="also those above a new limit",
+            queued="those above the new gpu_hours_per_month wait until the next month",
+            rows=("qos-minutes",),
+        ),
+        when=_limits_month,
     ),
     Row(
         r"partitions\[\]\.(accounts|allow_qos)",
@@ -118,13 +141,6 @@ ROWS = (
             rows=("partition-accounts", "partition-qos"),
         ),
         (Kind.ADDED, Kind.CHANGED),
-    ),
-    Row(
-        r"accounts\[\]\.qos",
-        Note(
-            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed (sbatch refuses new ones)",
-            rows=("qos-of-account",),
-        ),
     ),
     Row(
         r"slurm\.reservations\[\].*",

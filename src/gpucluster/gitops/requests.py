@@ -260,6 +260,7 @@ def _accounts(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             yield Lost(row, f"of the account {one.name}", then=_fair_share(heirs))
         else:
             yield from _left(one, after[one.name])
+            yield from _lost_qos(one, after[one.name])
             yield from _moved(one, before, after)
 
 
@@ -273,6 +274,14 @@ def _left(was: Account, now: Account) -> Iterator[Lost]:
     """Users who leave the account: it is closed for them."""
     if gone := [user for user in was.users if user not in now.users]:
         yield Lost("account-left", f"of {listed(gone)} in the account {was.name}")
+
+
+def _lost_qos(was: Account, now: Account) -> Iterator[Lost]:
+    """QOS that the account may not use any more, also one that it had from its parent or its GPU hours of the month."""
+    gone = [name for name in was.qos if name not in now.qos]
+    if gone and was.users:
+        jobs = f"of the QOS {listed(gone)} in the account {was.name}"
+        yield Lost("qos-of-account", jobs, until="until they get another QOS")
 
 
 def _moved(one: Account, before: Mapping[str, Account], after: Mapping[str, Account]) -> Iterator[Lost]:
