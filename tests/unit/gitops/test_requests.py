@@ -333,3 +333,38 @@ def test_qos_with_new_gpu_hours_keeps_its_jobs_until_the_next_month() -> None:
     found = a_diff(SITE, new).effects
     assert found is not None
     assert _MONTH in found.queued
+
+
+_FREE = changed(LAB, (_VERSION, f"{_VERSION}\n  accounting: {{database: local}}"))
+_ENFORCED = f"{_FREE}accounts: [{{name: research, users: [vision]}}]\n"
+_NEED_ACCOUNTS = (
+    "those without an association wait with InvalidAccount or PartitionConfig, and never start: cancel them"
+)
+_ABOVE_LIMITS = "those above a limit of accounts or QOS may start, as none holds any more"
+
+
+def test_queue_is_told_when_accounts_are_needed_first() -> None:
+    """S50: jobs of slurmctld's state without an association never start once associations are enforced."""
+    found = a_diff(_FREE, _ENFORCED).effects
+    assert found is not None
+    assert _NEED_ACCOUNTS in found.queued
+    assert "after the change, sbatch refuses those of users without an account" in found.queued
+    assert "those that depend on one that never starts" in found.queued
+
+
+def test_queue_is_told_when_no_limit_holds_any_more() -> None:
+    found = a_diff(_ENFORCED, _FREE).effects
+    assert found is not None
+    assert _ABOVE_LIMITS in found.queued
+
+
+def test_new_need_of_accounts_is_told_once() -> None:
+    """`identity` has the cluster that the head refuses."""
+    for old in (LAB, _FREE.replace("name: lab", "name: old")):
+        found = a_diff(old, _ENFORCED).effects
+        assert found is not None
+        assert found.queued.count("InvalidAccount") == 1
+    for new in (_ENFORCED.replace("[vision]", "[vision], share: 2"), _FREE):
+        found = a_diff(_ENFORCED, new).effects
+        assert found is not None
+        assert "InvalidAccount" not in found.queued
