@@ -9,6 +9,7 @@ from dataclasses import replace
 from gpucluster.gitops.lost_gres import NEVER, Lost, lost_gres
 from gpucluster.gitops.model import Clause
 from gpucluster.plan.model import Account, Partition, Pool, Qos, SlurmPlan
+from gpucluster.plan.slurm_identity import is_renamed
 from gpucluster.slurm.request_table import Fate, Fates, Outcome, Way, fates_of
 from gpucluster.slurm.states import PartitionState
 from gpucluster.text import listed
@@ -41,7 +42,9 @@ def _queued(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
         fates = fates_of(one.row, version, way)
         never = never or _never_starts(one, fates)
         yield Clause(subject="queued", text=_sentence(one, fates), rows=(one.row,))
-    if never:
+    enforced = tuple(_enforced(old, new))
+    yield from enforced
+    if never or any(NEVER in one.text for one in enforced):
         yield _dependents(version, way)
 
 
@@ -262,6 +265,21 @@ def _accounts(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             yield from _left(one, after[one.name])
             yield from _lost_qos(one, after[one.name])
             yield from _moved(one, before, after)
+
+
+def _enforced(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
+    """Accounts that are needed first, or no more (S50). `identity` has accounting that comes or goes, and another name."""
+    was, now = old.slurm.accounting, new.slurm.accounting
+    if was is None or now is None or was.enforced == now.enforced:
+        return
+    if was.enforced:
+        text = "those above a limit of accounts or QOS may start, as none holds any more"
+        yield Clause(subject="queued", text=text, rows=())
+    elif not is_renamed(old, new):
+        text = f"those without an association wait with InvalidAccount or PartitionConfig, {NEVER}"
+        yield Clause(subject="queued", text=text, rows=())
+        refused = "after the change, sbatch refuses those of users without an account"
+        yield Clause(subject="new", text=refused, rows=())
 
 
 def _fair_share(heirs: Iterable[Account]) -> str:
