@@ -368,3 +368,44 @@ def test_new_need_of_accounts_is_told_once() -> None:
         found = a_diff(_ENFORCED, new).effects
         assert found is not None
         assert "InvalidAccount" not in found.queued
+
+
+_TO_FOUR = ("count: 8}", "count: 4}")
+_MODEL_AND_FOUR = changed(LAB, ("model: h100", "model: h200"), _TO_FOUR)
+_LESS_UNTYPED = {
+    "another model": (LAB, _MODEL_AND_FOUR, "more than 4 GPUs of a node"),
+    "MIG to whole GPUs": (changed(LAB, *shared(_SLICES)), changed(LAB, *shared("")), "more than 8 GPUs of a node"),
+    "MIG to shards": (changed(LAB, *shared(_SLICES)), changed(LAB, *shared(_PARTS)), "more than 8 GPUs of a node"),
+    "larger slices": (changed(LAB, *shared(_SLICES)), changed(LAB, *shared("{mig: {3g.40gb: 2}}")), "more than 16 GPUs of a node"),
+    "the same model": (LAB, changed(LAB, _TO_FOUR), "more than 4 GPUs of a node"),
+}  # fmt: skip
+
+
+@each_version
+@pytest.mark.parametrize("edit", _LESS_UNTYPED)
+def test_jobs_that_ask_for_more_gpus_than_a_node_has_never_start(edit: str, version: str) -> None:
+    """Without a model any GPU and slice counts. It said that they start on the other GPUs."""
+    old, new, jobs = _LESS_UNTYPED[edit]
+    found = _effects(Case("", old, new, ""), version)
+    clause = next(one for one in _asked(found) if jobs in one.text)
+    assert clause.rows == ("gpus-too-few",)
+    assert (
+        f"those in gpu that ask for {jobs} without their model wait with BadConstraints, and never start"
+        in clause.text
+    )
+    places = [one.text for one in _asked(found)]
+    any_model = [one for one in places if "GPUs without their model have" in one]
+    assert all(
+        one.startswith("others in gpu") and places.index(one) > places.index(clause.text) for one in any_model
+    )
+
+
+def test_partition_that_keeps_as_many_gpus_of_a_node_loses_none() -> None:
+    """Slices of another profile, as many; and another model."""
+    for old, new in (
+        (LAB, changed(LAB, ("model: h100", "model: h200"))),
+        (LAB, changed(LAB, *shared(_SLICES))),
+    ):
+        found = a_diff(old, new).effects
+        assert found is not None
+        assert "GPUs of a node" not in found.queued
