@@ -46,17 +46,15 @@ def _gpus(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], *, last: bool
             continue
         row = _other(of_profile=kind in profiles, sliced=sliced)
         yield Lost(row, f"that ask for gpu:{kind}", (name,))
+    fewer = (most := _most_of_node(now)) < _most_of_node(was)
+    if fewer:
+        jobs = f"that ask for more than {most} GPU{'s' if most > 1 else ''} of a node without their model"
+        yield Lost("gpus-too-few", jobs, (name,))
     if before and not before.keys() & after.keys():
-        if sliced and not profiles:
-            yield Lost(
-                "mig-added-any",
-                "that ask for GPUs without their model have a MIG slice for each, and",
-                (name,),
-            )
-        else:
-            yield Lost(
-                "gpu-model-any", f"that ask for GPUs without their model have {listed(after)}, and", (name,)
-            )
+        of_slices = sliced and not profiles
+        what = "a MIG slice for each" if of_slices else listed(after)
+        jobs = f"that ask for GPUs without their model have {what}, and"
+        yield Lost("mig-added-any" if of_slices else "gpu-model-any", jobs, (name,), others=fewer)
 
 
 def _other(*, of_profile: bool, sliced: bool) -> str:
@@ -76,6 +74,11 @@ def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, count in one.items():
             found[name] = max(count, found.get(name, 0))
     return found
+
+
+def _most_of_node(pools: Iterable[Pool]) -> int:
+    """Return the most GPUs, or MIG slices, of one node: those of a job that names no type."""
+    return max((sum(_counts(pool).values()) for pool in pools), default=0)
 
 
 def _counts(pool: Pool) -> Mapping[str, int]:
