@@ -1,5 +1,6 @@
 """What `diff` says of jobs whose request leaves: each clause is that of its rows in the recorded table, and each row that an edit can make is said."""
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -108,10 +109,10 @@ CASES = (
     _site("licence-too-few", "those that ask for more than 1 of the licence matlab", ("{matlab: 3}", "{matlab: 1}")),
     _lab("gpus-too-few", "those in gpu that ask for more than 4 gpu:h100 of a node", ("count: 8}", "count: 4}")),
     _lab("gpu-model", "those in gpu that ask for gpu:h100", ("model: h100", "model: h200")),
-    _lab("gpu-model-any", "those in gpu that ask for GPUs without their model have h200, and", ("model: h100", "model: h200")),
+    _lab("gpu-model-any", "others in gpu that ask for GPUs without their model have h200, and", ("model: h100", "model: h200")),
     _lab("last-gpus-removed", "those in gpu that ask for GPUs", (f", {_GPUS}", "")),
     _sharing("mig-added", "", _SLICES, "those in gpu that ask for gpu:h100"),
-    _sharing("mig-added-any", "", _SLICES, "those in gpu that ask for GPUs without their model have a MIG slice for each, and"),
+    _sharing("mig-added-any", "", _SLICES, "others in gpu that ask for GPUs without their model have a MIG slice for each, and"),
     _sharing("mig-removed", _SLICES, "", "those in gpu that ask for gpu:1g.10gb"),
     _sharing("mig-profile", _SLICES, "{mig: {3g.40gb: 2}}", "those in gpu that ask for gpu:1g.10gb"),
     _sharing("mps-to-shards", "{mps: 100}", _PARTS, "those in gpu that ask for gres/mps"),
@@ -135,7 +136,7 @@ CASES = (
     _lab("partition-inactive", "those in gpu", ("default: true", "default: true, extra: {State: INACTIVE}")),
     _lab("partition-max-nodes", "those in gpu that ask for more than 2 nodes", ("default: true", "default: true, extra: {MaxNodes: 2}")),
     _lab("feature-removed", "those in gpu that need the feature ib", (f"{_POOL[:-1]}, features: [ib]}}", _POOL), base=((_POOL, f"{_POOL[:-1]}, features: [ib]}}"),)),
-    Case("partition-other-nodes", *_elsewhere(), "those in gpu that wait for nodes that leave the partition"),
+    Case("partition-other-nodes", *_elsewhere(), "others in gpu that wait for nodes that leave the partition"),
     Case("partition-too-few", *_elsewhere(), "those in gpu that need more nodes than are left"),
     Case("partition-too-few-cpus", *_elsewhere(), "those in gpu that need more CPUs than are left"),
     Case("partition-own-qos", *_own_qos("gpus: 8"), f"those in gpu {_GROUP}"),
@@ -409,3 +410,45 @@ def test_partition_that_keeps_as_many_gpus_of_a_node_loses_none() -> None:
         found = a_diff(old, new).effects
         assert found is not None
         assert "GPUs of a node" not in found.queued
+
+
+@pytest.mark.parametrize("state", ["DOWN", "INACTIVE"])
+def test_partition_that_is_closed_says_only_that(state: str) -> None:
+    """It said besides that some of its jobs start, and that others never start."""
+    old, new = _elsewhere()
+    (clause,) = _asked(
+        a_diff(old, changed(new, ("default: true", f"default: true, extra: {{State: {state}}}"))).effects
+    )[:1]
+    assert clause.text.startswith(f"those in gpu wait with Partition{state.capitalize()}, until it is UP")
+    found = a_diff(
+        old,
+        changed(
+            new,
+            ("model: h100", "model: h200"),
+            ("default: true", f"default: true, extra: {{State: {state}}}"),
+        ),
+    ).effects
+    assert found is not None
+    assert not re.search(r"in gpu[^;]*never start|in gpu[^;]* start\b", found.queued)
+
+
+@each_version
+def test_jobs_that_start_are_told_after_those_that_wait_as_others(version: str) -> None:
+    """`those of the account research start` stood before those of it that wait."""
+    for row in ("account-moved-limit", "partition-too-few", "gpu-model-any"):
+        asked = _asked(_effects(next(one for one in CASES if one.row == row), version))
+        queued = [one for one in asked if one.subject == "queued" and len(one.rows) == 1]
+        outcomes = [fates_of(one.rows[0], version, Way.RECONFIGURE).queued.outcome for one in queued]
+        assert outcomes == sorted(outcomes, key=lambda one: one is not Outcome.WAITS)
+        starts = [
+            one.text for one, outcome in zip(queued, outcomes, strict=True) if outcome is not Outcome.WAITS
+        ]
+        assert starts
+        assert all(one.startswith("others ") for one in starts)
+
+
+def test_jobs_that_start_are_no_others_where_none_waits() -> None:
+    case = next(one for one in CASES if one.row == "account-left")
+    assert [one.text.startswith("those of speech") for one in _asked(a_diff(case.old, case.new).effects)] == [
+        True
+    ]
