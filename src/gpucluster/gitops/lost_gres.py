@@ -46,15 +46,14 @@ def _gpus(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], *, last: bool
             continue
         row = _other(of_profile=kind in profiles, sliced=sliced)
         yield Lost(row, f"that ask for gpu:{kind}", (name,))
-    fewer = (most := _most_of_node(now)) < _most_of_node(was)
-    if fewer:
+    if (most := _most_of_node(now)) < _most_of_node(was):
         jobs = f"that ask for more than {most} GPU{'s' if most > 1 else ''} of a node without their model"
         yield Lost("gpus-too-few", jobs, (name,))
     if before and not before.keys() & after.keys():
         of_slices = sliced and not profiles
         what = "a MIG slice for each" if of_slices else listed(after)
         jobs = f"that ask for GPUs without their model have {what}, and"
-        yield Lost("mig-added-any" if of_slices else "gpu-model-any", jobs, (name,), others=fewer)
+        yield Lost("mig-added-any" if of_slices else "gpu-model-any", jobs, (name,))
 
 
 def _other(*, of_profile: bool, sliced: bool) -> str:

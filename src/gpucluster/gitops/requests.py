@@ -23,6 +23,7 @@ _STATES = {
     PartitionState.DRAIN: "partition-drain",
     PartitionState.INACTIVE: "partition-inactive",
 }
+_CLOSED = ("partition-down", "partition-inactive")
 
 
 def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ...]:
@@ -38,14 +39,28 @@ def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
 def _queued(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
     """A job that depends on one that never starts is named once, at the end."""
     version, never = new.slurm.version, False
-    for one in _together((*_licences(old, new), *_of_partitions(old, new), *_accounts(old, new))):
-        fates = fates_of(one.row, version, way)
+    found = _together((*_licences(old, new), *_of_partitions(old, new), *_accounts(old, new)))
+    for one, fates in _in_order([(one, fates_of(one.row, version, way)) for one in found]):
         never = never or _never_starts(one, fates)
         yield Clause(subject="queued", text=_sentence(one, fates), rows=(one.row,))
     enforced = tuple(_enforced(old, new))
     yield from enforced
     if never or any(NEVER in one.text for one in enforced):
         yield _dependents(version, way)
+
+
+def _in_order(found: Iterable[tuple[Lost, Fates]]) -> Iterator[tuple[Lost, Fates]]:
+    """Yield first those that wait. Of the same jobs, those that start are others."""
+    waits, starts = list[tuple[Lost, Fates]](), list[tuple[Lost, Fates]]()
+    for one, fates in found:
+        (waits if fates.queued.outcome is Outcome.WAITS else starts).append((one, fates))
+    yield from waits
+    for one, fates in starts:
+        yield replace(one, others=any(_may_be_same(one, other) for other, _ in waits)), fates
+
+
+def _may_be_same(one: Lost, other: Lost) -> bool:
+    return not one.of or not other.of or bool({*one.of} & {*other.of})
 
 
 def _never_starts(one: Lost, fates: Fates) -> bool:
@@ -143,15 +158,23 @@ def _licences(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
 
 # --- partitions ---------------------------------------------------------------------------------------
 def _of_partitions(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
+    """All jobs of a partition that is closed wait, so nothing else is said of them."""
     after = {one.name: one for one in new.partitions}
     for one in old.partitions:
         if one.name in after:
-            was, now = _pools(one, old), _pools(after[one.name], new)
-            yield from lost_gres(one.name, was, now, new.pools)
-            yield from _features(one.name, was, now)
-            yield from _sizes(one.name, was, now, _leave(one, old, new))
-            yield from _of_settings(one.name, old, new)
-            yield from _own_qos(one, after[one.name], old, new)
+            state = tuple(_of_state(one.name, old, new))
+            yield from state
+            if not any(found.row in _CLOSED for found in state):
+                yield from _of_partition(one, after[one.name], old, new)
+
+
+def _of_partition(one: Partition, after: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
+    was, now = _pools(one, old), _pools(after, new)
+    yield from lost_gres(one.name, was, now, new.pools)
+    yield from _features(one.name, was, now)
+    yield from _sizes(one.name, was, now, _leave(one, old, new))
+    yield from _max_nodes(one.name, old, new)
+    yield from _own_qos(one, after, old, new)
 
 
 def _pools(partition: Partition, plan: SlurmPlan) -> tuple[Pool, ...]:
@@ -200,13 +223,15 @@ def _memory(pools: Iterable[Pool]) -> int:
     return max((one.shape.job_memory_mib for one in pools), default=0)
 
 
-def _of_settings(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    """What `extra` of the partition says of jobs."""
+def _of_state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     was, now = (
         PartitionState(_setting(name, "State", plan).upper() or PartitionState.UP) for plan in (old, new)
     )
     if was != now and (row := _STATES.get(now)):
         yield Lost(row, "", (name,), "until it is UP")
+
+
+def _max_nodes(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     most, left = (_setting(name, "MaxNodes", plan) for plan in (old, new))
     if left.isdecimal() and (not most.isdecimal() or int(left) < int(most)):
         yield Lost("partition-max-nodes", f"that ask for more than {left} nodes", (name,))

@@ -143,7 +143,7 @@ CASES = (
     Case("partition-own-qos-user", *_own_qos("gpus_per_user: 8"), f"those in gpu {_OF_USER}"),
     Case("partition-own-qos-cpus", *_own_qos("cpus_per_user: 8"), "those in gpu that bring a user above 8 CPUs (QOS few)"),
     Case("partition-own-qos-minutes", *_own_qos("gpu_hours_per_month: 8"), "those in gpu that bring its jobs above 8 GPU hours of the month (QOS few)"),
-    _site("account-moved", "those of the account research", ("parent: science, share: 2", "share: 2, qos: [normal]")),
+    _site("account-moved", "others of the account research", ("parent: science, share: 2", "share: 2, qos: [normal]")),
     Case("account-moved-limit", *_below_a_limit(), "those of the account research that bring the jobs of product above 16 GPUs"),
     _site("account-closed", "those of the account research", (_RESEARCH, "{name: learning, parent"), ("users: [vision, speech]", "users: [vision]")),
     _site("account-left", "those of speech in the account research", ("users: [vision, speech]", "users: [vision]")),
