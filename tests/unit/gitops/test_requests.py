@@ -452,3 +452,15 @@ def test_jobs_that_start_are_no_others_where_none_waits() -> None:
     assert [one.text.startswith("those of speech") for one in _asked(a_diff(case.old, case.new).effects)] == [
         True
     ]
+
+
+@pytest.mark.parametrize(
+    "field", ["extra: {AllowGroups: root}", "accounts: [research]", "allow_qos: [normal]"]
+)
+def test_who_may_use_a_partition_is_access(field: str) -> None:
+    """`extra` refuses AllowAccounts and AllowQos: they are fields."""
+    found = a_diff(
+        SITE, changed(SITE, ("pools: [h100], default: true", f"pools: [h100], default: true, {field}"))
+    )
+    (path,) = (one.path for one in found.access)
+    assert path.startswith("partitions[gpu].")
