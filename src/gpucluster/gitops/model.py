@@ -13,6 +13,7 @@ from gpucluster.spec.tree import Node
 
 _ACCESS = re.compile(
     r"(?:users|directory|access|hosts\.ssh|slurm\.node_ssh|aws\.boundary|aws\.jobs"
+    r"|partitions\[[^\]]*\]\.(?:accounts|allow_qos|extra\[AllowGroups\])"
     r"|kubernetes\.(?:admins|api_from|teams\[[^\]]*\]\.(?:members|service_accounts)))(?:[.\[]|\Z)"
 )
 ABSENT = "/dev/null"  # git's word for a file that a revision does not have
@@ -230,7 +231,7 @@ class Diff:
 
     @property
     def access(self) -> tuple[SpecChange, ...]:
-        """The changes of who gets in: people, their keys and networks, the rights of roles and jobs."""
+        """The changes of who gets in: people, their keys and networks, who may use partitions, the rights of roles and jobs."""
         if self.whole is Kind.REMOVED:  # nothing is applied
             return ()
         return tuple(one for one in self.spec if _ACCESS.match(one.path) and one.kind is not Kind.REORDERED)
