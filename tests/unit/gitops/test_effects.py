@@ -220,7 +220,10 @@ ACCOUNTS = (
         (((", limits: {gpus: 16, gpu_hours_per_month: 100}", ""),), ""),
         ((("gpus: 16,", "gpus: 8,"),), "those above the limit wait"),
         ((("gpus: 16,", "gpus: 16, gpus_per_user: 8,"),), "those above the limit wait"),
-        ((("gpus: 16,", "gpus: 32,"), ("month: 100", "month: 50")), "those above the limit wait"),
+        (
+            (("gpus: 16,", "gpus: 32,"), ("month: 100", "month: 50")),
+            "those above the new gpu_hours_per_month wait",
+        ),
         ((("max_time: 1d", "max_time: 2d"),), ""),
         ((("max_time: 1d", "max_time: 12h"),), "those with a time limit above max_time wait"),
     ],
