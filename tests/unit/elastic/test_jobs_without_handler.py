@@ -17,6 +17,7 @@ from gpucluster.elastic.events import (
     JobsRequeued,
     JobsSignalled,
 )
+from gpucluster.elastic.memory import fold
 from gpucluster.elastic.model import RecordEvents, Requeue
 
 SLOT, PLAN = "h200-2a-1", burst()
@@ -64,20 +65,25 @@ def test_signalled_job_is_requeued_if_the_signal_ended_it(
     assert after(**changes) == (back, left)
 
 
-def test_job_is_requeued_after_a_kill_between_signal_and_record() -> None:
-    events = (
-        *living(SLOT),
-        (
-            20.0,
-            Interrupted(
-                slot=SLOT, instance="i-0", kind=InterruptionKind.SPOT, words="it is taken", ends_at=NOW + 100
-            ),
-        ),
-    )
+@pytest.mark.parametrize("kind", [InterruptionKind.SPOT, InterruptionKind.FAULT])
+def test_job_is_requeued_and_its_signal_recorded_after_a_kill_between_signal_and_record(
+    kind: InterruptionKind,
+) -> None:
+    cause = Interrupted(slot=SLOT, instance="i-0", kind=kind, words="it is taken", ends_at=NOW + 100)
     found = job(41, SLOT, states=frozenset({"FAILED"}), exit_signal=USR1)
-    s = sight(PLAN, *events, nodes=[node(SLOT, BUSY)], jobs=[found], instances=[instance(0)])
+    s = sight(
+        PLAN, *living(SLOT), (20.0, cause), nodes=[node(SLOT, BUSY)], jobs=[found], instances=[instance(0)]
+    )
     actions = decide(s.plan, s.bindings, s.observation, s.memory, s.now)
     assert [i for a in actions if isinstance(a, Requeue) for i in a.jobs] == [41]
+    entries = [e for a in actions if isinstance(a, RecordEvents) for e in a.entries]
+    told = [e.event for e in entries if isinstance(e.event, JobsSignalled)]
+    assert told == [JobsSignalled(instance="i-0", jobs=(41,), signal="USR1")]
+    memory = fold(s.memory, entries)
+    assert memory.breaks.get("41", 0) == (kind is InterruptionKind.FAULT)
+    again = decide(s.plan, s.bindings, s.observation, memory, s.now)
+    recorded = [e.event for a in again if isinstance(a, RecordEvents) for e in a.entries]
+    assert not [e for e in recorded if isinstance(e, JobsSignalled)]
 
 
 def test_ended_job_is_requeued_once() -> None:

@@ -153,6 +153,14 @@ def test_notice_for_an_instance_without_a_launch_is_a_moment_of_its_job(first: E
     assert [m.what for m in timeline.timeline(41, entries)][-2:] == ["signalled", "requeued"]
 
 
+def test_requeue_without_an_instance_is_a_moment_of_its_job() -> None:
+    """A job that died of its signal, or that only half started, was shown as if it came back by itself."""
+    events = (*living("h200-2a-1"), (9.0, JobsRequeued(instance="", jobs=(41,))))
+    entries = [Entry(at=NOW - ago, event=event) for ago, event in events]
+    back = timeline.timeline(41, entries)[-1]
+    assert (back.what, back.slot, back.instance, back.took_s) == ("requeued", "", "", None)
+
+
 @pytest.mark.parametrize("back", [False, True], ids=["it is over", "it was requeued"])
 def test_order_for_a_pool_after_the_job_counts_only_if_it_is_requeued(back: bool) -> None:
     slots = ("h200-2a-1",)
