@@ -4,9 +4,10 @@ An event changes memory, so that the same observation gives no more events.
 """
 
 from collections.abc import Iterator
+from signal import Signals
 
 from gpucluster.cloud.port import Instance, InstanceState
-from gpucluster.elastic.decide.jobs import died_of_signal
+from gpucluster.elastic.decide.jobs import died_of_signal, interrupted_instance
 from gpucluster.elastic.decide.launches import refused_for
 from gpucluster.elastic.decide.terminations import strays
 from gpucluster.elastic.decide.world import InstanceStatus, World
@@ -24,6 +25,7 @@ from gpucluster.elastic.events import (
     JobPlaced,
     JobReleased,
     JobRunning,
+    JobsSignalled,
     LaunchDone,
     LaunchDropped,
     NodeBusy,
@@ -44,7 +46,7 @@ from gpucluster.plan.model import LaunchTemplate, Market
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.drains import DrainOwner
 from gpucluster.slurm.states import NodeState, SlurmPhase
-from gpucluster.slurm.values import SlurmNode
+from gpucluster.slurm.values import SlurmJob, SlurmNode
 from gpucluster.text import short
 
 # slurmd runs, but slurmctld still waits for a boot: slurmd must start again. A registration takes less than a second. A
@@ -113,6 +115,7 @@ def job_events(world: World) -> Iterator[Event]:
         placement = known.get(key)
         if died_of_signal(world, job, placement):
             seen.add(key)  # the job is requeued
+            yield from _unrecorded_signal(world, job)
         if not slots or not (job.configuring or job.running or job.suspended):
             continue
         seen.add(key)
@@ -122,6 +125,14 @@ def job_events(world: World) -> Iterator[Event]:
             yield JobRunning(job=job.id)
     for key in sorted(known.keys() - seen):
         yield JobReleased(job=int(key), began=_may_have_begun(world, known[key]))
+
+
+def _unrecorded_signal(world: World, job: SlurmJob) -> Iterator[JobsSignalled]:
+    """Return the signal that ended the job, if the daemon was killed before it recorded it."""
+    placement = world.memory.jobs[str(job.id)]
+    instance = interrupted_instance(world, placement)
+    if instance and not placement.signalled:
+        yield JobsSignalled(instance=instance, jobs=(job.id,), signal=Signals(job.exit_signal).name[3:])
 
 
 def _may_have_begun(world: World, placement: Placement) -> bool:

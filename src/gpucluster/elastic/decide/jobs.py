@@ -288,7 +288,7 @@ def died_of_signal(world: World, job: SlurmJob, placement: Placement | None) -> 
     """Return whether our signal ended the job: its script had no handler for the signal."""
     if placement is None or placement.sent_back or "FAILED" not in job.states:
         return False
-    if not (placement.signalled or _on_leavers(world, placement)):
+    if not (placement.signalled or interrupted_instance(world, placement)):
         return False
     pools = (world.slots[slot].pool for slot in placement.slots if slot in world.slots)
     return job.requeues_on_failure and any(
@@ -296,9 +296,8 @@ def died_of_signal(world: World, job: SlurmJob, placement: Placement | None) -> 
     )
 
 
-def _on_leavers(world: World, placement: Placement) -> bool:
-    """Return whether an instance of the job is interrupted. Needed if the signal was not recorded."""
+def interrupted_instance(world: World, placement: Placement) -> str:
+    """Return the first interrupted instance of the job. Needed if the signal was not recorded."""
     incarnations = (world.incarnation(slot) for slot in placement.slots)
-    return any(
-        incarnation is not None and incarnation.interruption is not None for incarnation in incarnations
-    )
+    interrupted = (i.instance for i in incarnations if i is not None and i.interruption is not None)
+    return next((instance for instance in interrupted if instance), "")

@@ -426,8 +426,9 @@ class _Story:
         (self._since_left if self._over else self.events).append(found)
 
     def _on(self, at: float, what: Moment, instance: str, detail: str) -> None:
+        """Add an event of an instance of the job, or of the job alone, if it names no instance."""
         slot = self._instances.get(instance)
-        if slot in self._slots:
+        if slot in self._slots or not instance:
             self._add(at, what, slot=slot or "", instance=instance, detail=detail)
 
     def _instance_of(self, slot: str) -> str:
