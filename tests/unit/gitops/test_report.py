@@ -324,6 +324,17 @@ def test_report_begins_with_the_worst_subject_and_the_commands(
     assert not steps or after[refused] == "In this order:"
 
 
+def test_first_sentence_counts_the_people_that_it_does_not_name() -> None:
+    """It was cut in the middle: as if only the first names changed."""
+    people = "".join(f"  - {{name: somebody{n:02}, uid: {5000 + n}}}\n" for n in range(30))
+    found = a_diff(a_spec_text(), a_spec_text(("partitions:\n", f"users:\n{people}partitions:\n")))
+    sentence = text(found).split("\n")[1].partition(": ")[2]
+    named = sentence.count("users[")
+    assert sentence.endswith(f" and {30 - named} more")
+    assert 0 < named < 30
+    assert len(sentence) <= SENTENCE
+
+
 def test_many_like_lines_are_one_with_a_count() -> None:
     people = "".join(f"  - {{name: user{n:02}, uid: {5000 + n}}}\n" for n in range(30))
     users = ("partitions:\n", f"users:\n{people}partitions:\n")
