@@ -1,7 +1,7 @@
 """The first sentence of a report: the worst that an edit does, in at most 120 characters. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.model import Diff
@@ -44,7 +44,7 @@ def _losses(lines: Mapping[str, str]) -> Iterator[str]:
 
 def _without_jobs(diff: Diff) -> Iterator[str]:
     if diff.access:
-        yield f"who gets in changes: {', '.join(one.path for one in diff.access)}"
+        yield _who_gets_in([one.path for one in diff.access])
     if words.costs_differ(diff):
         known = diff.cost_before.most.exact and diff.cost_after.most.exact
         yield words.cost(diff) if known else "the cost of a month changes, and a part of it has no price"
@@ -53,6 +53,17 @@ def _without_jobs(diff: Diff) -> Iterator[str]:
     if diff.differs:
         yield "rendered files differ; the spec does not"
     yield "both revisions describe the same cluster"
+
+
+def _who_gets_in(paths: Sequence[str]) -> str:
+    """Return as many of the paths as fit, and the count of the rest."""
+    texts = (_named(paths, most) for most in range(len(paths), 0, -1))
+    return next((text for text in texts if len(text) <= LONGEST), _named(paths, 1))
+
+
+def _named(paths: Sequence[str], most: int) -> str:
+    rest = f" and {len(paths) - most} more" if most < len(paths) else ""
+    return f"who gets in changes: {', '.join(paths[:most])}{rest}"
 
 
 def _clauses(subject: str, what: str) -> Iterator[str]:
