@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cluster import ROOT, Cluster, gpucluster
 from validation import of_verdict, validated
 
-from gpucluster.plan import names
+from gpucluster import artifacts
+from gpucluster.plan import names, spec_source
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
@@ -134,6 +136,42 @@ def test_step_of_pulumi_heals_what_was_changed_by_hand(cloud: Cluster, checkout:
     assert {one["remedy"] for one in results.values()} == {f"pulumi up --refresh --stack {NAME}"}
     typed(checkout, "-c", f"pulumi up --refresh --stack {NAME} --yes --skip-preview")
     cloud.wait("all checks pass", lambda: of_verdict(validated(cloud, *only), "pass") == FOUND.keys())
+    assert "no change" in gpucluster("sandbox", "preview", NAME).stdout
+
+
+SPEC = ("--tier", "0", "--only", "cfg.spec")
+
+
+def test_spec_that_was_never_applied_is_found(cloud: Cluster, checkout: Path) -> None:
+    spec = checkout / "stacks" / f"{NAME}.yaml"
+    text = spec.read_text()
+    assert validated(cloud, *SPEC, code=0)["cfg.spec[head]"]["verdict"] == "pass"
+    spec.write_text(text.replace("max: 16", "max: 14"))
+    found = validated(cloud, *SPEC, code=1)["cfg.spec[head]"]["found"]
+    assert found.endswith(f"another spec: {spec} is not applied")
+    spec.write_text(f"{text}\n# a comment\n")
+    assert "another text with the same plan" in validated(cloud, *SPEC, code=0)["cfg.spec[head]"]["found"]
+    spec.write_text(text)
+
+
+def test_bundle_that_was_put_back_is_found_and_its_remedy_publishes_the_spec(
+    cloud: Cluster, checkout: Path
+) -> None:
+    """Pulumi's state has the newest bundle, so `pulumi up` alone changes nothing."""
+    s3, bucket = cloud.client("s3"), json.loads(cloud.exec("head", "cat", names.USER_DATA_FILE))["bucket"]
+    key = {"Bucket": bucket, "Key": names.BUNDLE_KEY}
+    files = {one.path: one for one in artifacts.unpack(s3.get_object(**key)["Body"].read())}
+    old = replace(spec_source.read(files[names.SOURCE_FILE].content), spec="0" * 64, plan="0" * 64)
+    files[names.SOURCE_FILE] = spec_source.artifact(old)
+    s3.put_object(**key, Body=artifacts.pack(files.values()))
+    result = validated(cloud, *SPEC, code=1)["cfg.spec[head]"]
+    again = f"aws s3 rm s3://{bucket}/{names.BUNDLE_KEY}, then pulumi up --refresh --stack {NAME}"
+    assert result["remedy"].endswith(again)
+    typed(checkout, "-c", f"pulumi up --stack {NAME} --yes --skip-preview")
+    assert of_verdict(validated(cloud, *SPEC), "fail") == {"cfg.spec[head]"}
+    s3.delete_object(**key)
+    typed(checkout, "-c", f"pulumi up --refresh --stack {NAME} --yes --skip-preview")
+    assert of_verdict(validated(cloud, *SPEC, code=0), "pass") == {"cfg.spec[head]"}
     assert "no change" in gpucluster("sandbox", "preview", NAME).stdout
 
 

@@ -23,6 +23,7 @@ from gpucluster.plan.model import (
     TemplateBinding,
 )
 from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE, ROLE_NODE, TAG_CLUSTER
+from gpucluster.plan.spec_source import SpecSource, artifact
 
 BINDINGS_SCHEMA = 1
 
@@ -41,6 +42,7 @@ class Bundle(pulumi.ComponentResource):
         pools: Pools,
         events: Events,
         node: NodeIdentity,
+        source: SpecSource | None,
         opts: ResourceOptions,
         objects: pulumi.ProviderResource,
     ) -> None:
@@ -64,7 +66,9 @@ class Bundle(pulumi.ComponentResource):
             f"{plan.name}-bundle",
             bucket=stores.bucket.name,
             key=BUNDLE_KEY,
-            content_base64=self.bindings.apply(lambda text: base64.b64encode(bundle(plan, text)).decode()),
+            content_base64=self.bindings.apply(
+                lambda text: base64.b64encode(bundle(plan, text, source)).decode()
+            ),
             content_type="application/gzip",
             tags={TAG_CLUSTER: plan.name},  # the provider has no default tags
             opts=ResourceOptions(parent=self, provider=objects),
@@ -111,15 +115,15 @@ def kubernetes_bindings(plan: KubernetesOnAws, network: Network, storage: Storag
     return known.apply(lambda seen: codec.dumps(bindings(plan.aws.region, {**nothing, **more, **seen})))
 
 
-def bundle(plan: SlurmOnAws, bindings_text: str) -> bytes:
-    """Return the bytes of the archive."""
+def bundle(plan: SlurmOnAws, bindings_text: str, source: SpecSource | None = None) -> bytes:
+    """Return the bytes of the archive. `source`: None if the plan is made of no file."""
     from gpucluster.slurm.config.render import render  # noqa: PLC0415  only a run that gets so far renders
 
     own = (
         Artifact(PLAN_FILE, codec.dumps(plan).encode()),
         Artifact(BINDINGS_FILE, bindings_text.encode()),
     )
-    return pack((*own, *render(plan)))
+    return pack((*own, *([] if source is None else [artifact(source)]), *render(plan)))
 
 
 def _fields(made: FileSystem) -> dict[str, Any]:

@@ -25,26 +25,35 @@ from gpucluster.plan.model import AwsPlan, ClusterPlan, KubernetesOnAws, SlurmOn
 from gpucluster.plan.model import Login as LoginPlan
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes
+from gpucluster.plan.spec_source import SpecSource
 
 
 def main() -> None:
     """Run by `pulumi up`: resolve the spec that has the name of the stack, and declare its resources."""
     from gpucluster.catalog import load as load_catalog  # noqa: PLC0415  sandbox and tests hand in a plan
     from gpucluster.engine.error_attribution import explainer  # noqa: PLC0415
+    from gpucluster.engine.spec_source import source_of  # noqa: PLC0415
     from gpucluster.plan.resolve import resolve  # noqa: PLC0415
     from gpucluster.spec import load as load_spec  # noqa: PLC0415
 
-    spec = load_spec(Path("stacks") / f"{pulumi.get_stack()}.yaml")
-    plan = apply_overlays(resolve(spec, load_catalog()))
+    file = Path("stacks") / f"{pulumi.get_stack()}.yaml"
+    made = resolve(load_spec(file), load_catalog())
+    source = source_of(file, made)
+    if source.dirty:
+        pulumi.log.warn(source.warning(file))
+    plan = apply_overlays(made)
     explain_failures(explainer(plan))
-    declare(plan)
+    declare(plan, source)
 
 
-def declare(plan: ClusterPlan) -> None:
-    """Declare every resource of the plan inside a running program, and export what its users read."""
+def declare(plan: ClusterPlan, source: SpecSource | None = None) -> None:
+    """Declare every resource of the plan inside a running program, and export what its users read.
+
+    `source`: the spec that the plan is made of, for the bundle; None for a plan of no file.
+    """
     match plan:
         case SlurmOnAws():
-            _slurm(plan)
+            _slurm(plan, source)
         case KubernetesOnAws(kubernetes=Kubernetes(control_plane=EksControlPlane() as plane)):
             _kubernetes(plan, plane)
         case _:
@@ -83,7 +92,7 @@ def _kubernetes(plan: KubernetesOnAws, plane: EksControlPlane) -> None:
     pulumi.export("cluster", cluster.name)
 
 
-def _slurm(plan: SlurmOnAws) -> None:
+def _slurm(plan: SlurmOnAws, source: SpecSource | None) -> None:
     """Declare a cluster with Slurm, and the Kubernetes beside it if EKS runs it."""
     site = _site(plan)
     options, key, network = site.options, site.key, site.network
@@ -105,6 +114,7 @@ def _slurm(plan: SlurmOnAws) -> None:
         pools=pools,
         events=events,
         node=node,
+        source=source,
         opts=options,
         objects=objects,
     )

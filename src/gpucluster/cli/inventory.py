@@ -13,6 +13,7 @@ from gpucluster.errors import GpuclusterError
 if TYPE_CHECKING:
     from gpucluster.inventory.folder import SshAccess, Written
     from gpucluster.plan.model import ClusterPlan
+    from gpucluster.plan.spec_source import SpecSource
 
 
 class Form(StrEnum):
@@ -46,11 +47,16 @@ def inventory(
     with reporting(output):
         from gpucluster.cli.context import resolve_file
         from gpucluster.cli.spec_files import require_spec
+        from gpucluster.engine.spec_source import source_of
 
-        resolved = resolve_file(require_spec(cluster))
+        file = require_spec(cluster)
+        resolved = resolve_file(file)
         for warning in resolved.warnings:
             progress(str(warning))
-        written = write_site(resolved.plan, _access(known_hosts), to)
+        source = source_of(file, resolved.plan)
+        if source.dirty:
+            progress(source.warning(file))
+        written = write_site(resolved.plan, source, _access(known_hosts), to)
         if output is Form.JSON:
             where = {} if to is None else {"to": str(to), "files": list(written.files)}
             answer(ok=True, inventory=written.values, **where)
@@ -58,17 +64,18 @@ def inventory(
         print_result(written.text.rstrip("\n") if to is None else _next(to))
 
 
-def write_site(plan: "ClusterPlan", access: "SshAccess", to: Path | None) -> "Written":
+def write_site(plan: "ClusterPlan", source: "SpecSource", access: "SshAccess", to: Path | None) -> "Written":
     """Write the folder for Ansible, with the plan's bundle."""
     from gpucluster.cli.render import artifacts_of
     from gpucluster.inventory import folder
+    from gpucluster.plan.spec_source import artifact
 
     if plan.hosts is None:
         raise GpuclusterError(
             f"'{plan.name}' does not use existing hosts, so it has no inventory",
             next_step="name a spec with `hosts:`, for example stacks/lab.yaml",
         )
-    return folder.write(plan, artifacts_of(plan), access, to)
+    return folder.write(plan, (artifact(source), *artifacts_of(plan)), access, to)
 
 
 def _access(known_hosts: Path | None) -> "SshAccess":

@@ -70,7 +70,7 @@ def _verdict(review: dict[str, object]) -> object:
 
 def _commits(base: str, head: str) -> tuple[str, str]:
     """Return the ids of the common ancestor and of the change. From here on no name is read."""
-    from gpucluster.cli.git_objects import ancestor_of, commit_of
+    from gpucluster.engine.git_objects import ancestor_of, commit_of
 
     step = (
         "run it inside the repository, with its whole history (`fetch-depth: 0`), and name existing revisions"
@@ -89,8 +89,8 @@ def _commits(base: str, head: str) -> tuple[str, str]:
 
 def changed_stacks(ancestor: str, head: str) -> "Iterator[Changed]":
     """Yield the stacks whose spec, recorded look-ups or workloads differ between two commits, by name."""
-    from gpucluster.cli.git_objects import changed_paths
     from gpucluster.cli.revisions import GitSource
+    from gpucluster.engine.git_objects import changed_paths
 
     paths = changed_paths(ancestor, head)
     for name in sorted({found[1] for path in paths if (found := _STACK.fullmatch(path))}):

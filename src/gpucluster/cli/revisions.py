@@ -78,7 +78,7 @@ class GitSource:
 
     def read(self) -> bytes:
         """Return the bytes of the file. GpuclusterError if the commit has none there, or another thing."""
-        from gpucluster.cli.git_objects import blob, entry_of
+        from gpucluster.engine.git_objects import blob, entry_of
         from gpucluster.spec.yaml import MAX_BYTES
 
         entry = entry_of(self.commit, self.path)
@@ -99,7 +99,7 @@ class GitSource:
 
     def exists(self) -> bool:
         """Return whether the commit has anything there."""
-        from gpucluster.cli.git_objects import entry_of
+        from gpucluster.engine.git_objects import entry_of
 
         return not _is_above(self.path) and entry_of(self.commit, self.path) is not None
 
@@ -143,7 +143,7 @@ def source_of(given: str) -> Source:
 
 
 def _git_source(revision: str, path: str) -> GitSource:
-    from gpucluster.cli.git_objects import commit_of
+    from gpucluster.engine.git_objects import commit_of
 
     if not revision or not path:
         raise GpuclusterError("the revision or the path is missing")
@@ -195,7 +195,7 @@ def workloads_beside(
 
 def _from_top(path: str) -> str:
     """Return the path from the repository's top. As git has it, `./` and `../` begin at the current folder."""
-    from gpucluster.cli.git_objects import prefix
+    from gpucluster.engine.git_objects import prefix
 
     if not path.startswith(("./", "../")):
         return path

@@ -18,6 +18,7 @@ from gpucluster.plan.messages import NoticeKind
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
     from gpucluster.plan.model import ClusterPlan, KubernetesOnAws, SlurmOnHosts, SlurmPlan
+    from gpucluster.plan.spec_source import SpecSource
     from gpucluster.sandbox.aws.scenario_client import SandboxControl
     from gpucluster.sandbox.machines.inside import RunningMachine
     from gpucluster.sandbox.state_dir import SandboxDir
@@ -76,7 +77,7 @@ def up(
         for warning in resolved.warnings:
             progress(str(warning))
         if resolved.plan.hosts is not None:
-            _up_plain(resolved.plan, scale, output)
+            _up_plain(resolved.plan, file, scale, output)
             return
         if scale is not None:
             raise StateError("--scale is for existing hosts", next_step="lower `nodes.max` of the pools")
@@ -355,18 +356,25 @@ def _notice_text(kind: NoticeKind, machine: str, seconds: float) -> str:
     }[kind]
 
 
-def _declare(plan: "ClusterPlan") -> None:
+def _declare(plan: "ClusterPlan", source: "SpecSource | None" = None) -> None:
     from gpucluster.aws.program import declare
 
-    declare(plan)
+    declare(plan, source)
 
 
-def _up_plain(plan: "SlurmOnHosts", scale: int | None, output: Output) -> None:
+def _up_plain(plan: "SlurmOnHosts", file: Path, scale: int | None, output: Output) -> None:
     """Start plain machines, and write the files for Ansible."""
+    from gpucluster.engine.spec_source import source_of
     from gpucluster.sandbox import up_hosts
 
+    source = source_of(file, plan)
     with steps() as step:
-        done = up_hosts.up(plan, progress=step, hosts=scale, write_inventory=_write_site)
+        done = up_hosts.up(
+            plan,
+            progress=step,
+            hosts=scale,
+            write_inventory=lambda running: _write_site(running, source),
+        )
     inventory = done.home.site / "inventory.yml"
     if output is Output.JSON:
         answer(
@@ -381,12 +389,12 @@ def _up_plain(plan: "SlurmOnHosts", scale: int | None, output: Output) -> None:
         typer.echo(_plain_text(plan, inventory, done.differences))
 
 
-def _write_site(done: "RunningHosts") -> None:
+def _write_site(done: "RunningHosts", source: "SpecSource") -> None:
     from gpucluster.cli.inventory import write_site
     from gpucluster.inventory.folder import SshAccess
 
     access = SshAccess(known_hosts=done.known_hosts, private_key=done.private_key)
-    write_site(done.plan, access, done.home.site)
+    write_site(done.plan, source, access, done.home.site)
 
 
 def _plain_text(plan: "SlurmOnHosts", inventory: Path, differences: tuple[str, ...]) -> str:

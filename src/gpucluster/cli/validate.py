@@ -161,7 +161,12 @@ def _run(
     from gpucluster.validate.session import RunContext
 
     every = expectations(
-        target.plan, target.bindings, up=target.up, bundle=target.bundle, folders=target.folders
+        target.plan,
+        target.bindings,
+        up=target.up,
+        bundle=target.bundle,
+        reviewed=target.reviewed,
+        folders=target.folders,
     )
     chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))
     if not launch:

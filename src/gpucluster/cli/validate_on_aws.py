@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucluster.cli.reviewed import compared, recorded
 from gpucluster.cli.shell import SANDBOX
 from gpucluster.cli.transport import Run
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan.names import ROLE_HEAD
 
 if TYPE_CHECKING:
+    from gpucluster.checks.reviewed_spec import Reviewed
     from gpucluster.cli.transport_ssm import SsmMachines
     from gpucluster.cloud.run_command import Clients
     from gpucluster.plan.model import Bindings, ClusterPlan, SlurmOnAws
+    from gpucluster.plan.spec_source import SpecSource
     from gpucluster.validate.reach import Reach
 
 SLURM_S = 30.0
@@ -33,6 +36,7 @@ class OnAws:
     user: str
     clients: "Clients"
     folders: bool
+    reviewed: "Reviewed"
 
 
 def on_aws(spec: "ClusterPlan", file: Path, user: str | None) -> OnAws:
@@ -42,16 +46,19 @@ def on_aws(spec: "ClusterPlan", file: Path, user: str | None) -> OnAws:
 
     wanted = ssm_plan(spec, file)
     machines = SsmMachines(wanted.name, wanted.aws.region)
-    plan, bindings, bundle = _published(machines)
+    found = _published(machines)
+    plan = found.plan
+    reviewed = compared(file, spec, found.source, place=found.place, bucket=found.bindings.bucket)
     return OnAws(
         plan=plan,
-        bindings=bindings,
-        bundle=bundle,
+        bindings=found.bindings,
+        bundle=found.digest,
         reach=by_run(machines.run),
         up=_up(machines.run),
         user=_user(plan, user),
         clients=machines.clients,
         folders=SANDBOX in os.environ,
+        reviewed=reviewed,
     )
 
 
@@ -65,8 +72,18 @@ def _user(plan: "SlurmOnAws", user: str | None) -> str:
     return found
 
 
-def _published(machines: "SsmMachines") -> "tuple[SlurmOnAws, Bindings, str]":
-    """Return plan, bindings and digest of the bundle in the bucket: what `pulumi up` published last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """The bundle in the bucket: what `pulumi up` published last."""
+
+    plan: "SlurmOnAws"
+    bindings: "Bindings"
+    digest: str
+    source: "SpecSource | None"
+    place: str  # and since when it is there
+
+
+def _published(machines: "SsmMachines") -> _Published:
     from gpucluster import artifacts
     from gpucluster.cloud.run_command import asked
     from gpucluster.plan import codec, names, plan_json
@@ -84,7 +101,13 @@ def _published(machines: "SsmMachines") -> "tuple[SlurmOnAws, Bindings, str]":
         raise GpuclusterError(f"{where} cannot be read: {error}", next_step="repeat pulumi up") from error
     if not isinstance(found, SlurmOnAws):
         raise GpuclusterError(f"{where} is not of a cluster on AWS", next_step="repeat pulumi up")
-    return found, bindings, artifacts.digest(body)
+    return _Published(
+        plan=found,
+        bindings=bindings,
+        digest=artifacts.digest(body),
+        source=recorded(files),
+        place=f"{where}, published {answer['LastModified']:%Y-%m-%d %H:%M} UTC,",
+    )
 
 
 def _up(run: Run) -> list[str]:

@@ -6,15 +6,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpucluster.cli.output import progress
+from gpucluster.cli.reviewed import compared, recorded
 from gpucluster.cli.transport import KNOWN_HOSTS
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan.names import ROLE_HEAD
 
 if TYPE_CHECKING:
+    from gpucluster.checks.reviewed_spec import Reviewed
     from gpucluster.plan.model import Bindings, ClusterPlan, SlurmOnHosts, SlurmPlan
+    from gpucluster.plan.spec_source import SpecSource
     from gpucluster.sandbox.state_dir import SandboxDir
     from gpucluster.validate.reach import Reach
 
+SOURCE_S = 10.0
 SANDBOX_USER = "researcher"  # an ordinary user of the sandbox's image
 
 
@@ -38,6 +43,7 @@ class ValidationTarget:
     user: str
     sudo: bool
     aws: Callable[[str], Any] | None
+    reviewed: "Reviewed | None" = None  # None: no spec is at hand
     folders: bool = False  # shared file systems are folders of the sandbox's host
 
 
@@ -94,7 +100,8 @@ def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Validat
         else ssh.known_hosts,
         identity=ssh.identity or home.site / "id_ed25519",
     )
-    return _by_ssh(home.read_plan_on_hosts(), _offered(home)[1], keys, user)
+    offered = _offered(home)
+    return _by_ssh(home.read_plan_on_hosts(), offered.digest, keys, user, _of_sandbox(home, offered))
 
 
 def _sandbox(name: str, user: str | None) -> ValidationTarget:
@@ -106,8 +113,7 @@ def _sandbox(name: str, user: str | None) -> ValidationTarget:
     home = state_dir.living(name)
     trees = host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text())
 
-    bindings, bundle = _offered(home)
-
+    offered = _offered(home)
     plan = home.read_slurm_plan()
 
     def enter(machine: str) -> Sequence[str]:
@@ -116,8 +122,9 @@ def _sandbox(name: str, user: str | None) -> ValidationTarget:
 
     return ValidationTarget(
         plan=plan,
-        bindings=bindings,
-        bundle=bundle,
+        bindings=offered.bindings,
+        bundle=offered.digest,
+        reviewed=_of_sandbox(home, offered),
         reach=by_argv(enter),
         up=[machine.node for machine in inside.running_machines(home, trees) if machine.node],
         user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
@@ -127,8 +134,17 @@ def _sandbox(name: str, user: str | None) -> ValidationTarget:
     )
 
 
-def _offered(home: "SandboxDir") -> "tuple[Bindings | None, str]":
-    """Return bindings and digest of the published bundle. The head's own copy is under test."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offered:
+    """The bundle that a sandbox publishes. The head's own copy is under test."""
+
+    bindings: "Bindings | None"  # None: plain machines, without a cloud
+    digest: str
+    source: "SpecSource | None"
+    bucket: str
+
+
+def _offered(home: "SandboxDir") -> _Offered:
     import zlib
 
     from botocore.exceptions import BotoCoreError, ClientError
@@ -137,41 +153,76 @@ def _offered(home: "SandboxDir") -> "tuple[Bindings | None, str]":
     from gpucluster.plan import codec, names
     from gpucluster.plan.model import Bindings
 
-    if home.site.is_dir():  # plain machines: no cloud; Ansible got the bundle
-        return None, artifacts.digest((home.site / names.BUNDLE_KEY).read_bytes())
-    client = home.client("s3")
+    plain = home.site.is_dir()
     try:
-        buckets = [
-            b["Name"] for b in client.list_buckets()["Buckets"] if b["Name"].startswith(f"{home.name}-")
-        ]
-        body = client.get_object(Bucket=buckets[0], Key=names.BUNDLE_KEY)["Body"].read()
-        text = next(a.content for a in artifacts.unpack(body) if a.path == names.BINDINGS_FILE)
-        return codec.loads(Bindings, text), artifacts.digest(body)
-    except (
-        BotoCoreError,
-        ClientError,
-        OSError,
-        EOFError,
-        ValueError,
-        IndexError,
-        StopIteration,
-        zlib.error,
-    ) as error:
+        bucket, body = ("", (home.site / names.BUNDLE_KEY).read_bytes()) if plain else _in_bucket(home)
+        files = {one.path: one.content for one in artifacts.unpack(body)}
+        return _Offered(
+            bindings=None if plain else codec.loads(Bindings, files[names.BINDINGS_FILE]),
+            digest=artifacts.digest(body),
+            source=recorded(files),
+            bucket=bucket,
+        )
+    except (BotoCoreError, ClientError, OSError, EOFError, ValueError, LookupError, zlib.error) as error:
         raise GpuclusterError(
             f"the bundle of {home.name} cannot be read: {error}",
             next_step=f"repeat pulumi up, or `gpucluster sandbox up {home.name}`",
         ) from error
 
 
+def _in_bucket(home: "SandboxDir") -> tuple[str, bytes]:
+    from gpucluster.plan import names
+
+    client = home.client("s3")
+    every = [b["Name"] for b in client.list_buckets()["Buckets"] if b["Name"].startswith(f"{home.name}-")]
+    return every[0], client.get_object(Bucket=every[0], Key=names.BUNDLE_KEY)["Body"].read()
+
+
+def _of_sandbox(home: "SandboxDir", offered: _Offered) -> "Reviewed | None":
+    """Compare with the spec of the sandbox's `up`, as it is now; None if it is not there any more, or not valid."""
+    from gpucluster.cli.context import resolve_file
+
+    try:
+        file = home.spec
+        plan = resolve_file(file).plan
+    except (OSError, GpuclusterError):
+        made = "" if offered.source is None else f", of {offered.source.name}"
+        progress(f"no spec is at hand: {home.name} is compared with the bundle that is published{made}")
+        return None
+    return compared(file, plan, offered.source, place=f"the bundle of {home.name}", bucket=offered.bucket)
+
+
 def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
-    from gpucluster.artifacts import digest, pack
+    from dataclasses import replace
+
+    from gpucluster.artifacts import Artifact, digest, pack
     from gpucluster.cli.context import resolve_file
     from gpucluster.cli.render import artifacts_of
+    from gpucluster.plan import names
 
     plan = resolve_file(file).plan
     if plan.hosts is None:
         return _on_aws(plan, file, user)
-    return _by_ssh(plan, digest(pack(artifacts_of(plan))), ssh, user)
+    target = _by_ssh(plan, "", ssh, user)
+    said = _said_by_head(target)  # its commit is that of the last playbook
+    files = {} if said is None else {names.SOURCE_FILE: said}
+    made = (*artifacts_of(plan), *(Artifact(path, content) for path, content in files.items()))
+    reviewed = compared(file, plan, recorded(files), place="the bundle of the head")
+    return replace(target, bundle=digest(pack(made)), reviewed=reviewed)
+
+
+def _said_by_head(target: ValidationTarget) -> bytes | None:
+    """Return what the head's bundle says of its spec; None if it does not say it, or if the head does not answer."""
+    from gpucluster.plan import names
+    from gpucluster.plan.spec_source import MOST_BYTES
+    from gpucluster.validate.reach import UnreachableError, ask
+
+    argv = ("head", f"--bytes={MOST_BYTES + 1}", "--", f"{names.BUNDLE_DIR}/{names.SOURCE_FILE}")
+    try:
+        answer = ask(target.reach, ROLE_HEAD, argv, limit_s=SOURCE_S, user=None, sudo=target.sudo)
+    except UnreachableError:
+        return None
+    return answer.stdout.encode() if answer.code == 0 else None
 
 
 def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> ValidationTarget:
@@ -188,10 +239,17 @@ def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> ValidationTarg
         sudo=False,
         aws=found.clients,
         folders=found.folders,
+        reviewed=found.reviewed,
     )
 
 
-def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None) -> ValidationTarget:
+def _by_ssh(
+    plan: "SlurmOnHosts",
+    bundle: str,
+    ssh: SshOptions,
+    user: str | None,
+    reviewed: "Reviewed | None" = None,
+) -> ValidationTarget:
     from gpucluster.validate.reach import SshAddress, SshKeys, by_ssh
 
     name = ssh.user or plan.hosts.ssh_user
@@ -206,6 +264,7 @@ def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None
         plan=plan,
         bindings=None,
         bundle=bundle,
+        reviewed=reviewed,
         reach=by_ssh(places, keys, paramiko=ssh.paramiko),
         up=(),
         user=user or (plan.users[0].name if plan.users else name),

@@ -33,6 +33,7 @@ COMMAND_OUTPUT = "ssm"  # folder: output of commands by Systems Manager; the cal
 # --- files in the bundle ---------------------------------------------------------------------
 PLAN_FILE = "plan.json"
 BINDINGS_FILE = "bindings.json"
+SOURCE_FILE = "source.json"  # `plan.spec_source`: the spec that the bundle was made of
 SLURM_DIR = "slurm"  # slurm/slurm.conf ..., copied to /etc/slurm of the head
 ENV_DIR = "env.d"  # env.d/POOL.sh: the environment of a pool's jobs, copied to JOB_ENV_DIR of every machine
 PROFILE_FILE = (

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucluster import engine
+from gpucluster.engine.spec_source import source_of
 from gpucluster.errors import StateError
 from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.spec_source import SpecSource
 from gpucluster.sandbox import differences, host_checks, paths, state_dir
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ def preview(
     *,
     refresh: bool,
     plan_of: Callable[[Path], ClusterPlan],
-    program: Callable[[ClusterPlan], None],
+    program: Callable[[ClusterPlan, SpecSource], None],
     progress: Callable[[str], None],
     root: Path = paths.STATE_ROOT,
 ) -> "tuple[Change, ...]":
@@ -36,6 +38,7 @@ def preview(
             next_step="`gpucluster diff OLD NEW` compares two specs",
         )
     plan = plan_of(home.spec)
+    source = source_of(home.spec, plan)
     if plan.name != name:
         raise StateError(
             f"{home.spec} has the name '{plan.name}' now: it is another cluster",
@@ -43,4 +46,4 @@ def preview(
         )
     plan = differences.in_sandbox(plan, home)
     verb = run.preview_refreshed if refresh else run.preview
-    return verb(home.target(engine.find_or_build(progress)), lambda: program(plan)).changes
+    return verb(home.target(engine.find_or_build(progress)), lambda: program(plan, source)).changes

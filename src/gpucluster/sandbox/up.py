@@ -15,9 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from gpucluster import engine
 from gpucluster.engine.error_attribution import explainer
+from gpucluster.engine.spec_source import source_of
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import AwsPlan, ImageByName, SlurmOnAws, eks_of
+from gpucluster.plan.spec_source import SpecSource
 from gpucluster.sandbox import differences, paths, preexisting, state_dir
 from gpucluster.sandbox import host_checks as host
 from gpucluster.sandbox.capsule import process
@@ -54,7 +56,7 @@ def up(
     plan: SlurmOnAws,
     *,
     gpus: Mapping[str, int],
-    program: Callable[[SlurmOnAws], None],
+    program: Callable[[SlurmOnAws, SpecSource], None],
     progress: Progress,
     spec: Path,
     real_times: bool = False,
@@ -70,7 +72,7 @@ def up(
     Raise HostError before anything is made, StateError if it is up already. Whatever else is raised leaves nothing.
     """
     found = host.check(host.observe(root))
-    scripts = spec.parent / preexisting.SCRIPTS
+    scripts, source = spec.parent / preexisting.SCRIPTS, source_of(spec, plan)
     options = _Options(
         plan=differences.apply(plan, found.cgroup, real_times=real_times),
         host=found,
@@ -87,7 +89,7 @@ def up(
         ),
     )
     with claimed(options.home, found.trees, progress) as lock:
-        return _up(options, lock, lambda: program(options.plan), progress)
+        return _up(options, lock, lambda: program(options.plan, source), progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

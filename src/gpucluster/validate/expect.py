@@ -31,6 +31,7 @@ from gpucluster.checks import (
     strays,
     user_files,
 )
+from gpucluster.checks.reviewed_spec import Reviewed
 from gpucluster.plan import guard_rules, machine_files, names
 from gpucluster.plan import mounts as storage_mounts
 from gpucluster.plan.model import (
@@ -75,11 +76,13 @@ def expectations(
     *,
     up: Sequence[str] = (),
     bundle: str = "",
+    reviewed: Reviewed | None = None,
     folders: bool = False,
 ) -> tuple[Expectation, ...]:
     """All expectations, in the order in which they run.
 
-    `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `folders`: shared file systems are
+    `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `reviewed`: the spec that was given
+    and that of the bundle; None without a spec. `folders`: shared file systems are
     folders of a rehearsal, so their types and sources are not checked.
     Elastic nodes may be off, so they are checked while a job of ours runs on them. All hosts must be up.
     """
@@ -87,6 +90,7 @@ def expectations(
     always_on = [node for pool in plan.pools for node in pool.always_on()]
     every = needs_first(
         [
+            *(() if reviewed is None else [expect("cfg.spec", ROLE_HEAD, reviewed)]),
             *_head(plan, bundle),
             *(e for node in (*always_on, *sorted(set(up) - set(always_on))) for e in _node(plan, node)),
             *_pool_jobs(plan),

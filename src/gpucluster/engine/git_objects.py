@@ -2,13 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.shell import Result, run
 from gpucluster.text import printable
-
-if TYPE_CHECKING:
-    from gpucluster.shell import Result
 
 _TIMEOUT_S = 60.0
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 or SHA-256
@@ -92,7 +90,26 @@ def changed_paths(old: str, new: str) -> tuple[str, ...]:
     return tuple(_read("diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new).split("\0"))
 
 
-def reason_of(answer: "Result") -> str:
+def committed(file: Path) -> tuple[str, bool]:
+    """Return the last commit that changed a file, empty if there is none, and whether the file differs from HEAD's.
+
+    Without git, or outside of a repository, nothing differs.
+    """
+    if _git("rev-parse", "--is-inside-work-tree", cwd=file.parent).code != 0:
+        return "", False
+    commit = _git("rev-list", "--max-count=1", "HEAD", "--", file.name, cwd=file.parent).stdout.strip()
+    head = _git("rev-parse", "--verify", "--quiet", f"HEAD:./{file.name}", cwd=file.parent).stdout.strip()
+    now = _git("hash-object", "--", file.name, cwd=file.parent).stdout.strip()
+    return commit, not now or head != now
+
+
+def is_ancestor(commit: str, other: str, folder: Path) -> bool:
+    """Return whether a commit comes before another one in the repository of a folder. A commit that git lacks does not."""
+    both = all(_ID.fullmatch(one) for one in (commit, other))
+    return both and _git("merge-base", "--is-ancestor", commit, other, cwd=folder).code == 0
+
+
+def reason_of(answer: Result) -> str:
     """Return git's own line about a failure."""
     lines = [line for line in answer.stderr.splitlines() if not line.startswith("warning: ")]
     return printable(lines[0], 300) if lines else f"code {answer.code}"
@@ -105,10 +122,14 @@ def _read(*words: str) -> str:
     return answer.stdout
 
 
-def _git(*words: str) -> "Result":
-    from gpucluster.shell import run
-
+def _git(*words: str, cwd: Path | None = None) -> Result:
     argv = (*_GIT, *words)
     return run(
-        argv, timeout_s=_TIMEOUT_S, env=_ENV, without=_WITHOUT, check=False, undecodable="surrogateescape"
+        argv,
+        timeout_s=_TIMEOUT_S,
+        env=_ENV,
+        without=_WITHOUT,
+        cwd=cwd,
+        check=False,
+        undecodable="surrogateescape",
     )

@@ -1,0 +1,63 @@
+"""Check that the bundle that is published is of the spec that was given: the reviewed one. Both are read before the checks."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpucluster.checks.check import CheckResult, Query, QueryOutput, failed, passed, warned
+from gpucluster.plan.spec_source import SpecSource
+
+
+class Order(StrEnum):
+    """How the commit of the published spec lies to that of the given one, in the git repository of the spec."""
+
+    OLDER = "older"
+    NEWER = "newer"
+    UNKNOWN = "unknown"  # the same commit, another branch, or no commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """The spec that was given, and what the bundle says of its own. `published`: None if the bundle does not say it."""
+
+    file: str
+    given: SpecSource
+    published: SpecSource | None
+    place: str  # of the bundle, and since when it is there
+    order: Order
+    remedy: str  # the commands that publish the given spec
+    newer: str  # the commands that get the published spec, if it is newer
+
+
+def query_reviewed(_: Reviewed) -> tuple[Query, ...]:
+    return ()
+
+
+def parse_reviewed(_: tuple[QueryOutput, ...]) -> None:
+    return None
+
+
+def evaluate_reviewed(_: None, want: Reviewed) -> CheckResult:
+    """Another text that gives the same plan is no fault."""
+    published, given = want.published, want.given
+    expected = f"the spec {want.file}: {given.name}"
+    if published is None:
+        return warned(f"{want.place} does not say which spec it is of", expected)
+    found = f"{want.place} is of {published.name}"
+    if published.plan == given.plan:
+        text = "" if published.spec == given.spec else ", another text with the same plan"
+        return passed(f"{found}{text}", expected)
+    if published.spec == given.spec:
+        return _same_spec(found, published, want)
+    if want.order is Order.NEWER:
+        return failed(f"{found}, which is newer than {want.file}", expected, remedy=want.newer)
+    words = "an older spec" if want.order is Order.OLDER else "another spec"
+    return failed(f"{found}, {words}: {want.file} is not applied", expected, remedy=want.remedy)
+
+
+def _same_spec(found: str, published: SpecSource, want: Reviewed) -> CheckResult:
+    """The plan depends on nothing but the spec and our version."""
+    mine = want.given.version
+    if published.version == mine:
+        return failed(f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=want.remedy)
+    words = f"{found}; gpucluster {published.version} made its plan, and {mine} makes another one of the same spec"
+    return warned(words, f"the plan of {want.file} by gpucluster {mine}")

@@ -1,0 +1,66 @@
+"""The spec that was given to `gpucluster validate`, beside that of the published bundle."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucluster.plan import names
+
+if TYPE_CHECKING:
+    from gpucluster.checks.reviewed_spec import Order, Reviewed
+    from gpucluster.plan.model import ClusterPlan
+    from gpucluster.plan.spec_source import SpecSource
+
+
+def recorded(files: Mapping[str, bytes]) -> "SpecSource | None":
+    """Return what a bundle says of its spec; None if it does not say it: another version of gpucluster made it."""
+    from gpucluster.plan.spec_source import read
+
+    content = files.get(names.SOURCE_FILE)
+    try:
+        return None if content is None else read(content)
+    except ValueError:
+        return None
+
+
+def compared(
+    file: Path, plan: "ClusterPlan", published: "SpecSource | None", *, place: str, bucket: str = ""
+) -> "Reviewed":
+    """Return what the check of the spec wants. `plan`: of the file, without the differences of a sandbox."""
+    from gpucluster.checks.reviewed_spec import Reviewed
+    from gpucluster.engine.spec_source import source_of
+
+    given = source_of(file, plan)
+    return Reviewed(
+        file=str(file),
+        given=given,
+        published=published,
+        place=place,
+        order=_order(file, given, published),
+        remedy=_remedy(file, plan, bucket),
+        newer=f"on your computer: git merge --ff-only {published.commit if published else ''}; gpucluster validate {shlex.quote(str(file))}",
+    )
+
+
+def _order(file: Path, given: "SpecSource", published: "SpecSource | None") -> "Order":
+    from gpucluster.checks.reviewed_spec import Order
+    from gpucluster.engine.git_objects import is_ancestor
+
+    if published is None or not published.commit or published.commit == given.commit:
+        return Order.UNKNOWN
+    if is_ancestor(published.commit, given.commit, file.parent):
+        return Order.OLDER
+    newer = is_ancestor(given.commit, published.commit, file.parent)
+    return Order.NEWER if newer and not given.dirty else Order.UNKNOWN
+
+
+def _remedy(file: Path, plan: "ClusterPlan", bucket: str) -> str:
+    """Pulumi reads no object back, so it publishes a bundle again only where it is gone."""
+    if plan.hosts is not None:
+        return (
+            f"on your computer: gpucluster inventory {shlex.quote(str(file))} --to site, "
+            "then ansible-playbook -i site/inventory.yml playbooks/site.yml"
+        )
+    again = f"aws s3 rm s3://{bucket}/{names.BUNDLE_KEY}, then pulumi up --refresh --stack {plan.name}"
+    return f"on your computer: pulumi up --stack {plan.name}; if it changes no bundle, an older one was put back by hand: {again}"
