@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpucluster.checks.cloud import Owned, SearchScope
+from gpucluster.checks.cloud_images import ImagesWant
 from gpucluster.checks.cloud_journal import JournalWant
 from gpucluster.checks.cloud_machines import FixedMachine, Machines, NodeTemplate
 from gpucluster.checks.cloud_network import NetworkWant
@@ -39,6 +40,7 @@ def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[st
         node_group = bindings.groups.get(names.ROLE_NODE, "")
         templates = _templates(plan, bindings)
         yield "cloud.machines", Machines(place=place, fixed=fixed, templates=templates, node_group=node_group)
+        yield "cloud.images", ImagesWant(cluster=plan.name, templates=templates)
         yield "cloud.rules", RulesWant(place=place, groups=roles(plan), rules=_rules(plan))
         yield "cloud.network", _network(plan, bindings)
         yield from _stores(plan, bindings)

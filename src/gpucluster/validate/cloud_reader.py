@@ -18,7 +18,7 @@ _LISTS = {  # word of a query -> operation, list in its answer, id of an item
     "groups": ("describe_security_groups", "SecurityGroups", "GroupId"),
     "rules": ("describe_security_group_rules", "SecurityGroupRules", "SecurityGroupRuleId"),
 }
-_MORE = ("addresses", "roles", "shutdowns", "templates")
+_MORE = ("addresses", "launch-images", "roles", "shutdowns", "templates")
 
 
 class NoCloudError(GpuclusterError):
@@ -89,9 +89,22 @@ class CloudReader:
                 return read_shutdowns(self._of("ec2"), self._instances(tagged))
             case "templates":
                 return read_templates(self._of, [value for key, value in places if key == "template"])
+            case "launch-images":
+                return self._launch_images([value for key, value in places if key == "template"])
             case _:
                 more = {key: value for key, value in places if key in ("template", "role")}
                 return read_roles(self._of, named["cluster"], self._instances(tagged), **more)
+
+    def _launch_images(self, templates: Sequence[str]) -> Mapping[str, Any]:
+        """The versions of launch templates, and their images that exist."""
+        found = read_templates(self._of, templates)
+        ids = {
+            one.get("LaunchTemplateData", {}).get("ImageId", "") for one in found["LaunchTemplateVersions"]
+        }
+        by: list[Filters] = [
+            [{"Name": "image-id", "Values": part}] for part in in_filters(sorted(ids - {""}))
+        ]
+        return {**found, **self._listed("images", by)}
 
     def _listed(self, what: str, by: Iterable[Filters]) -> Mapping[str, Any]:
         operation, member, key = _LISTS[what]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from support import builders
 from support.aws_cli import AwsCli, aws_cli
 from support.aws_plans import LOGIN
@@ -19,7 +20,7 @@ from gpucluster.checks import daemon_journal
 from gpucluster.checks.check import CheckResult, CheckStatus, Location, QueryOutput
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
-from gpucluster.plan.model import Bindings, SlurmOnAws
+from gpucluster.plan.model import Bindings, ImageById, SlurmOnAws
 from gpucluster.plan.model.bindings import TemplateBinding
 from gpucluster.plan.security_rules import roles, rules
 from gpucluster.sandbox.aws.ec2.state.values import Timing
@@ -186,6 +187,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
         "cloud.orphans": CheckStatus.PASS,
         "cloud.journal": CheckStatus.PASS,
         "cloud.machines": CheckStatus.PASS,
+        "cloud.images": CheckStatus.PASS,
         "cloud.rules": CheckStatus.PASS,
         "cloud.network": CheckStatus.PASS,
         "cloud.bucket": CheckStatus.PASS,
@@ -194,6 +196,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
         "cloud.roles": CheckStatus.PASS,
     }
     assert found["cloud.machines"].found == "1 machines and 1 nodes"
+    assert found["cloud.images"].found == "1 images"
     assert found["cloud.rules"].found == f"{len(rules(burst.plan))} rules"
 
 
@@ -275,6 +278,26 @@ def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
     for step in result.remedy.split("; "):
         aws.typed(step)
     assert unhealthy(burst.checked()) == {}
+
+
+def test_image_that_no_node_can_be_launched_from_is_found(burst: Deployed) -> None:
+    """V2: the image was deregistered, and every check passed until the next node was launched."""
+    burst.ec2.deregister_image(ImageId=burst.image)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.images"]
+    name = "gpucluster-ubuntu-24.04-slurm-24.11"
+    assert bad["cloud.images"].found == (
+        f"the image {name} ({burst.image}) of the launch templates of h200 does not exist: no node can be launched"
+    )
+    assert bad["cloud.images"].remedy.endswith("then pulumi up --stack burst")
+    with pytest.raises(ClientError, match=r"InvalidAMIID\.NotFound"):
+        burst.launch_node()
+
+
+def test_launch_template_with_another_image_is_found(burst: Deployed) -> None:
+    plan = replace(burst.plan, image=ImageById(os="ubuntu-24.04", id="ami-00000000000000001"))
+    found = replace(burst, plan=plan).checked()["cloud.images"]
+    assert found.found.endswith(f"({burst.image}), not ami-00000000000000001")
 
 
 def test_node_without_its_role_is_compared_with_the_plan(aws: AwsCli, burst: Deployed) -> None:
