@@ -13,6 +13,7 @@ need jobs or the cloud alone are asked over one transport.
 | slurmctld frozen | ctl.ping | sandbox, SSM |
 | the elastic daemon stopped | svc.active of the head | sandbox, SSM |
 | the elastic daemon frozen | elastic.ping | sandbox, SSM |
+| launches of the whole cluster stopped | elastic.scales | sandbox, SSM |
 | slurm.conf edited on the head | cfg.same (of the head, and of nodes after slurmctld has sent it) | sandbox, SSM |
 | a partition DOWN | part.up | sandbox, SSM |
 | a partition's MaxTime changed by hand | part.up | sandbox, SSM |
@@ -209,6 +210,10 @@ FAULTS = (  # those of one row are in place at one time
         ),
     ),
     (
+        Fault(
+            "launches are stopped", "elastic.scales[head]", "gpucluster scaling start", "head",
+            "gpucluster scaling stop --because audit", found="launches are stopped, by root: audit",
+        ),
         Fault("a partition's limit is changed by hand", "part.up[head]", "scontrol reconfigure", "head", "scontrol update partition=gpu maxtime=60", found="maxtime 01:00:00"),
         Fault(
             "a drain has a forged reason", "nodes.state[head]", "scontrol update nodename=NODE state=undrain", "head",

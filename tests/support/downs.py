@@ -9,7 +9,7 @@ from gpucluster.cli.down_jobs import Jobs
 from gpucluster.cli.down_plan import plan_of
 from gpucluster.cli.down_world import ClusterAccess, Stack, World
 from gpucluster.cloud.network_interfaces import Network, Occupant
-from gpucluster.cloud.port import CloudError, CloudPort, Instance
+from gpucluster.cloud.port import CloudError, CloudPort, Control, Instance, Scaling
 from gpucluster.engine.deployment import DeployedResource
 from gpucluster.engine.events import Change, Outcome
 
@@ -51,6 +51,7 @@ class Cluster:
     machines: tuple[Instance, ...] = ()
     listing_fails: CloudError | None = None
     jobs: Jobs = field(default_factory=lambda: Jobs(running={}, waiting={}))
+    control: Control = field(default_factory=Control)
 
     @property
     def changes(self) -> list[str]:
@@ -76,10 +77,12 @@ class Cluster:
         self.calls.append(text)
         return self
 
-    def stop(self, _: str) -> None:
+    def scale(self, scaling: Scaling, by: str) -> Control:
         if self.stop_fails:
             raise self.stop_fails
-        self.calls.append("stop")
+        self.calls.append(scaling.value)
+        before, self.control = self.control, Control(scaling=scaling, by=by)
+        return before
 
     def instances(self, cluster: str, also: Sequence[str] = ()) -> tuple[Instance, ...]:
         self.calls.append(f"instances {cluster} {' '.join(also)}".strip())

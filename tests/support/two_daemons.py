@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Instance, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Instance, Scaling, Stamped
 from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.events import LaunchRequested
 from gpucluster.elastic.executors import InlineExecutor
@@ -74,8 +74,8 @@ class Bucket(ControlPort):
         self.rest()
         return self.port.last_readable()
 
-    def stop(self, by: str) -> None:
-        self.port.stop(by)
+    def scale(self, scaling: Scaling, by: str) -> Control:
+        return self.port.scale(scaling, by)
 
     def stamped(self) -> Stamped:
         self.rest()

@@ -64,6 +64,14 @@ def number(item: Mapping[str, Any], *path: str) -> float:
     return float(value)
 
 
+def flag(item: Mapping[str, Any], *path: str) -> bool:
+    """True or false."""
+    value = _at(item, path)
+    if not isinstance(value, bool):
+        raise ParseError(f"{'.'.join(path)} is {short(repr(value), 40)}, not true or false")
+    return value
+
+
 def _at(item: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     value: Any = item
     for key in path:

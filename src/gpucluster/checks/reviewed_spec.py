@@ -1,10 +1,14 @@
-"""Check that the bundle that is published is of the spec that was given: the reviewed one. Both are read before the checks."""
+"""Check that the bundle that is published is of the spec that was given: the reviewed one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucluster.checks.check import CheckResult, Query, QueryOutput, failed, passed, warned
-from gpucluster.plan.spec_source import SpecSource
+from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, passed, warned
+from gpucluster.plan import names, spec_source
+from gpucluster.plan.spec_source import MOST_BYTES, SpecSource
+from gpucluster.text import short
+
+QUERY = ("head", f"--bytes={MOST_BYTES + 1}", "--", f"{names.BUNDLE_DIR}/{names.SOURCE_FILE}")
 
 
 class Order(StrEnum):
@@ -17,7 +21,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """The spec that was given, and what the bundle says of its own. `published`: None if the bundle does not say it."""
+    """The spec that was given, and what the published bundle says of its own.
+
+    `published`: None if no bucket has the bundle, or if it does not say it; then the one that the head has applied counts.
+    """
 
     file: str
     given: SpecSource
@@ -29,19 +36,22 @@ class Reviewed:
 
 
 def query_reviewed(_: Reviewed) -> tuple[Query, ...]:
-    return ()
+    return (Query(argv=QUERY),)
 
 
-def parse_reviewed(_: tuple[QueryOutput, ...]) -> None:
-    return None
+def parse_reviewed(got: tuple[QueryOutput, ...]) -> SpecSource:
+    """What the bundle of the head says of its spec."""
+    text = got[0].text()
+    try:
+        return spec_source.read(text.encode())
+    except ValueError as error:
+        raise ParseError(f"{names.SOURCE_FILE} of the bundle: {short(str(error))}") from error
 
 
-def evaluate_reviewed(_: None, want: Reviewed) -> CheckResult:
-    """Another text that gives the same plan is no fault."""
-    published, given = want.published, want.given
+def evaluate_reviewed(applied: SpecSource, want: Reviewed) -> CheckResult:
+    """Another text that gives the same plan is no fault. `cfg.bundle` compares what is applied with what is published."""
+    published, given = want.published or applied, want.given
     expected = f"the spec {want.file}: {given.name}"
-    if published is None:
-        return warned(f"{want.place} does not say which spec it is of", expected)
     found = f"{want.place} is of {published.name}"
     if published.plan == given.plan:
         text = "" if published.spec == given.spec else ", another text with the same plan"

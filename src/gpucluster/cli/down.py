@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,18 +176,19 @@ def empty(access: ClusterAccess, plan: "DownPlan") -> Emptied:
     occupants = access.occupants(region)
     if has(found, EKS):
         require_no_karpenter(blocker_finder(occupants, found, name, region, data=True), name, region)
-    _stop_scaling(access, region, found)
-    launched = access.launched(region) if plan.has_head else frozenset[str]()
-    warn(blocker_finder(occupants, found, name, region, data=True, launched=launched), name, progress)
-    clock = Clock(time.monotonic, time.sleep)
-    nodes = end_nodes(access.cloud(region), name, clock, report=progress)
-    report_later_nodes(plan, nodes, progress)
-    look = blocker_finder(occupants, found, name, region, data=plan.delete_data, launched=launched)
-    require_clear(look, name, clock, progress)
-    require_unchanged(plan, access.resources(), "its nodes are terminated, nothing else was deleted")
-    deleted = _destroy(access, look, name)
-    if plan.delete_data:
-        deleted += _delete_data(access, look, plan)
+    with _stopped_scaling(access, region, found, name) as stopped:
+        launched = access.launched(region) if plan.has_head else frozenset[str]()
+        warn(blocker_finder(occupants, found, name, region, data=True, launched=launched), name, progress)
+        clock = Clock(time.monotonic, time.sleep)
+        stopped.touches_nothing = False
+        nodes = end_nodes(access.cloud(region), name, clock, report=progress)
+        report_later_nodes(plan, nodes, progress)
+        look = blocker_finder(occupants, found, name, region, data=plan.delete_data, launched=launched)
+        require_clear(look, name, clock, progress)
+        require_unchanged(plan, access.resources(), "its nodes are terminated, nothing else was deleted")
+        deleted = _destroy(access, look, name)
+        if plan.delete_data:
+            deleted += _delete_data(access, look, plan)
     return Emptied(
         was_empty=not (plan.deleted or nodes),
         nodes=len(nodes),
@@ -225,17 +226,49 @@ def _retained_resources(found: "tuple[DeployedResource, ...]", region: str) -> "
     return retained_of(found, region, prices()) if found else None
 
 
-def _stop_scaling(access: ClusterAccess, region: str, found: "tuple[DeployedResource, ...]") -> None:
-    """Stop launches: the daemon reads the control object before each launch. Without a bucket there is no daemon."""
-    from gpucluster.cloud.port import CloudError
+@dataclass(slots=True, kw_only=True)
+class _ScalingStop:
+    """What happens to launches if `down` ends before the cluster is deleted."""
+
+    touches_nothing: bool = True
+
+
+@contextmanager
+def _stopped_scaling(
+    access: ClusterAccess, region: str, found: "tuple[DeployedResource, ...]", name: str
+) -> Generator[_ScalingStop]:
+    """Stop launches: the daemon reads the control object before each launch. Without a bucket there is no daemon.
+
+    If the block fails before it touches anything, launches are again as they were.
+    """
+    from gpucluster.cloud.control import DOWN, DOWN_ENDED
+    from gpucluster.cloud.port import CloudError, Scaling
     from gpucluster.engine.deployment import one
 
-    bucket = one(found, "aws:s3/bucket:Bucket")
-    if bucket is None:
-        return
+    state, bucket = _ScalingStop(), one(found, "aws:s3/bucket:Bucket")
+    by = f"{DOWN}, {getpass.getuser()}@{platform.node()}"
+    control = None if bucket is None else access.control(region, bucket.id)
     try:
-        access.control(region, bucket.id).stop(f"gpucluster down, {getpass.getuser()}@{platform.node()}")
-        progress("scaling is stopped")
+        before = None if control is None else control.scale(Scaling.STOP, by)
     except CloudError as error:
         if error.code != "NoSuchBucket":
             raise
+        control = before = None
+    if control is None or before is None:
+        yield state
+        return
+    progress("scaling is stopped")
+    try:
+        yield state
+    except BaseException:
+        scaling, who = (
+            (before.scaling, before.by) if state.touches_nothing else (Scaling.STOP, f"{by}{DOWN_ENDED}")
+        )
+        with suppress(CloudError):  # the bucket may be deleted already
+            control.scale(scaling, who)
+            progress(
+                "scaling is as it was before"
+                if state.touches_nothing
+                else f"scaling stays stopped; to launch again: gpucluster scaling start {name}"
+            )
+        raise

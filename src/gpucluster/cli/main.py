@@ -37,6 +37,7 @@ VERBS: dict[str, str] = {
     "timeline": "gpucluster.cli.inspect",
     "k8s": "gpucluster.cli.k8s",
     "pool": "gpucluster.cli.pool",
+    "scaling": "gpucluster.cli.scaling",
     "node": "gpucluster.cli.node",
     "accounts": "gpucluster.cli.accounts",
     "bundle": "gpucluster.cli.bundle",

@@ -213,13 +213,11 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
 
 def _said_by_head(target: ValidationTarget) -> bytes | None:
     """Return what the head's bundle says of its spec; None if it does not say it, or if the head does not answer."""
-    from gpucluster.plan import names
-    from gpucluster.plan.spec_source import MOST_BYTES
+    from gpucluster.checks.reviewed_spec import QUERY
     from gpucluster.validate.reach import UnreachableError, ask
 
-    argv = ("head", f"--bytes={MOST_BYTES + 1}", "--", f"{names.BUNDLE_DIR}/{names.SOURCE_FILE}")
     try:
-        answer = ask(target.reach, ROLE_HEAD, argv, limit_s=SOURCE_S, user=None, sudo=target.sudo)
+        answer = ask(target.reach, ROLE_HEAD, QUERY, limit_s=SOURCE_S, user=None, sudo=target.sudo)
     except UnreachableError:
         return None
     return answer.stdout.encode() if answer.code == 0 else None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _REQUIRED = frozenset({"scaling", "epoch", "by"})  # keys that each version of this program has written
 _MOST_EPOCH = 2**53  # far above any count of holders; the journal's file holds 64 bits
+DOWN = "gpucluster down"  # begins `by` while `down` destroys the cluster
+DOWN_ENDED = ", which ended before the cluster was deleted"  # ends it afterwards
 _TRIES = 8  # two writers conflict only a few times; more conflicts are a fault of this program
 
 
@@ -56,13 +58,16 @@ class S3Control:
             last = NEVER_READABLE
         return last
 
-    def stop(self, by: str) -> None:
+    def scale(self, scaling: Scaling, by: str) -> Control:
         """See ControlPort."""
-        self._write(Scaling.STOP, by)
-
-    def resume(self, by: str) -> None:
-        """Allow launches again. The epoch stays, because it belongs to the holder."""
-        self._write(Scaling.RUN, by)
+        for _ in range(_TRIES):
+            seen = self._readable()
+            if seen.etag is not None and (seen.control.scaling, seen.control.by) == (scaling, by):
+                return seen.control
+            if self.write(replace(seen.control, scaling=scaling, by=by), seen.etag) is not None:
+                return seen.control
+        words = f"{self._object.name} is written by others all the time"
+        raise CloudError(Fault.LOST, "ConditionalRequestConflict", words)
 
     def stamped(self) -> Stamped:
         """See ControlPort."""
@@ -86,16 +91,6 @@ class S3Control:
         except (ValueError, RecursionError) as error:
             words = f"{self._object.name}: {error}"
             return Stamped(control=Control(scaling=Scaling.STOP), etag=found.etag, malformed=words)
-
-    def _write(self, scaling: Scaling, by: str) -> None:
-        for _ in range(_TRIES):
-            seen = self._readable()
-            if seen.etag is not None and seen.control.scaling is scaling:
-                return
-            if self.write(replace(seen.control, scaling=scaling, by=by), seen.etag) is not None:
-                return
-        words = f"{self._object.name} is written by others all the time"
-        raise CloudError(Fault.LOST, "ConditionalRequestConflict", words)
 
 
 def _control(body: bytes) -> Control:

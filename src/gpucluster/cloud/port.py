@@ -274,8 +274,11 @@ class ControlPort(Protocol):
         """
         ...
 
-    def stop(self, by: str) -> None:
-        """Write `scaling: stop` conditionally and repeat after a conflict; idempotent."""
+    def scale(self, scaling: Scaling, by: str) -> Control:
+        """Write whether to launch, and who says so, conditionally; repeat after a conflict. Return what was there; idempotent.
+
+        The epoch stays: it belongs to the holder.
+        """
         ...
 
     def stamped(self) -> Stamped:

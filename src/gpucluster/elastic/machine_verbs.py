@@ -46,6 +46,10 @@ SUBJECTS: Mapping[str, Mapping[str, Any]] = {  # keywords of add_argument
 }
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--because": {"default": "", "help": "the reason: `why` and the journal show it"},
+    "--after-killed-down": {
+        "action": "store_true",
+        "help": "the `down` that stopped launches was killed",
+    },
     "--now": {"action": "store_true", "help": "do not wait for jobs"},
     "--for": {"type": seconds, "default": KEEP_S, "help": "duration: 90s, 30m, 2h, 3d; default 2h"},
     "--dry-run": {"action": "store_true", "help": "only print what the daemon would do now"},
@@ -89,6 +93,26 @@ VERBS: Mapping[tuple[str, ...], MachineVerb] = {
         module="order",
         about="permit launches after the journal and its copy were lost",
         fixed=("orders-confirm", "all"),
+        options=("--because",),
+    ),
+    ("scaling", "show"): MachineVerb(
+        module="scaling",
+        about="show whether the daemon may launch, and who said so",
+        fixed=("show",),
+        subject="cluster",
+    ),
+    ("scaling", "start"): MachineVerb(
+        module="scaling",
+        about="allow launches of the whole cluster again",
+        fixed=("start",),
+        subject="cluster",
+        options=("--after-killed-down", "--because"),
+    ),
+    ("scaling", "stop"): MachineVerb(
+        module="scaling",
+        about="stop launches of the whole cluster; running nodes and jobs continue",
+        fixed=("stop",),
+        subject="cluster",
         options=("--because",),
     ),
     ("node", "replace"): MachineVerb(

@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None, taken_s: float = TAKEN_S) -> int:
         words=short(options.because, WORDS),
         for_s=options.for_s,
         now=options.now,
-        by=short(options.by, NAME) or login(os.environ),
+        by=said_by(options.by),
     )
     return head.run(lambda: _give(request, head.head_files(options), taken_s, as_json=options.json))
 
@@ -144,6 +144,11 @@ def _unknown_target(plan: SlurmPlan, request: OrderRequest) -> str:
         spans = ", ".join(pool.hostlist for pool in plan.pools)
         return f"there is no node {request.target!r}; this cluster has {spans}"
     return ""
+
+
+def said_by(given: str) -> str:
+    """Return who gives an order: what the command line says, else the login name."""
+    return short(given, NAME) or login(os.environ)
 
 
 def login(environ: Mapping[str, str]) -> str:

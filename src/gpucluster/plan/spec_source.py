@@ -30,7 +30,7 @@ class SpecSource:
 
     def warning(self, file: PurePath) -> str:
         """Return what is said before a dirty spec is applied."""
-        return f"{file} has changes that are in no commit: the bundle records this, and `gpucluster validate` shows it"
+        return f"{file} has changes that are in no commit: the bundle records this, and `validate` shows it"
 
 
 def plan_digest(plan: ClusterPlan) -> str:

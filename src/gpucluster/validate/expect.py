@@ -27,6 +27,7 @@ from gpucluster.checks import (
     node_health,
     programs,
     reservations,
+    scaling,
     slurmctld,
     strays,
     user_files,
@@ -146,6 +147,7 @@ def _head(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:
     if plan.aws is not None:
         url = f"http://{head.address}:{head.registration_port}/v1/node"
         yield expect("elastic.ping", ROLE_HEAD, cloud.Daemon(url=url))
+        yield expect("elastic.scales", ROLE_HEAD, scaling.ScalingWant(cluster=plan.name))
         yield expect("hook.run", ROLE_HEAD, _hook(plan))
     yield expect(
         "cfg.same",

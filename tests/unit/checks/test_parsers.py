@@ -11,6 +11,7 @@ from support import builders
 from support.account_rows import a_site_plan, with_containers
 from support.builders import on_aws
 from support.kube_steps import kube_steps
+from support.spec_sources import REVIEWED
 
 from gpucluster.checks import (
     cloud,
@@ -60,7 +61,7 @@ WANTS = {
         with_containers(a_site_plan(), Containers.APPTAINER),
         BURST,
     )
-    for e in expectations(plan, BINDINGS, bundle="0" * 64)
+    for e in expectations(plan, BINDINGS, bundle="0" * 64, reviewed=REVIEWED)
 } | {
     e.check: e.want
     for e in kubernetes_expectations(builders.a_kube_plan(), kube_steps(), charts=True, containers=True)

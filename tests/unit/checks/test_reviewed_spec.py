@@ -3,22 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from support.spec_sources import REVIEWED, SOURCE
 
-from gpucluster.checks.check import CheckStatus
-from gpucluster.checks.reviewed_spec import Order, Reviewed, evaluate_reviewed
+from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
+from gpucluster.checks.reviewed_spec import Order, evaluate_reviewed, parse_reviewed
 from gpucluster.plan.spec_source import SpecSource
 
-GIVEN = SpecSource(spec="a" * 64, plan="b" * 64, commit="c" * 40, dirty=False, version="2.0")
+GIVEN = SOURCE
 OTHER_TEXT = replace(GIVEN, spec="d" * 64)
 OTHER = replace(GIVEN, spec="d" * 64, plan="e" * 64, commit="f" * 40)
-UP, PULL = "pulumi up", "git merge"
+UP, PULL = REVIEWED.remedy, REVIEWED.newer
 
 
-def result(published: SpecSource | None, order: Order = Order.UNKNOWN):
-    want = Reviewed(
-        file="stacks/a.yaml", given=GIVEN, published=published, place="the bundle", order=order, remedy=UP, newer=PULL
-    )  # fmt: skip
-    return evaluate_reviewed(None, want)
+def result(published: SpecSource | None, order: Order = Order.UNKNOWN, applied: SpecSource = GIVEN):
+    return evaluate_reviewed(applied, replace(REVIEWED, published=published, order=order))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,6 @@ def result(published: SpecSource | None, order: Order = Order.UNKNOWN):
     [
         (GIVEN, Order.UNKNOWN, CheckStatus.PASS, "the bundle is of commit cccccccccccc", ""),
         (OTHER_TEXT, Order.UNKNOWN, CheckStatus.PASS, "another text with the same plan", ""),
-        (None, Order.UNKNOWN, CheckStatus.WARN, "does not say which spec", ""),
         (OTHER, Order.UNKNOWN, CheckStatus.FAIL, "another spec: stacks/a.yaml is not applied", UP),
         (OTHER, Order.OLDER, CheckStatus.FAIL, "commit ffffffffffff, an older spec", UP),
         (OTHER, Order.NEWER, CheckStatus.FAIL, "which is newer than stacks/a.yaml", PULL),
@@ -40,7 +37,7 @@ def result(published: SpecSource | None, order: Order = Order.UNKNOWN):
             "",
         ),
     ],
-    ids=["same", "text", "silent", "never", "older", "newer", "dirty", "tampered", "version"],
+    ids=["same", "text", "never", "older", "newer", "dirty", "tampered", "version"],
 )
 def test_published_spec_is_compared_with_the_given_one(
     published: SpecSource | None, order: Order, verdict: CheckStatus, words: str, remedy: str
@@ -50,3 +47,16 @@ def test_published_spec_is_compared_with_the_given_one(
     assert words in found.found
     if verdict is not CheckStatus.WARN:
         assert found.expected == "the spec stacks/a.yaml: commit cccccccccccc" or "plan" in found.expected
+
+
+def test_bundle_of_the_head_counts_where_no_bucket_has_one() -> None:
+    assert result(None).verdict is CheckStatus.PASS
+    assert result(None, applied=OTHER).verdict is CheckStatus.FAIL
+
+
+@pytest.mark.parametrize("text", ["", "{}", "x" * 5000])
+def test_bundle_that_does_not_say_its_spec_is_no_pass(text: str) -> None:
+    with pytest.raises(ParseError, match=r"source\.json"):
+        parse_reviewed((QueryOutput(code=0, stdout=text),))
+    with pytest.raises(ParseError, match="exit 1"):
+        parse_reviewed((QueryOutput(code=1, stdout="", stderr="head: No such file"),))

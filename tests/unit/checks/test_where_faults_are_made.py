@@ -11,11 +11,12 @@ from gpucluster.validate.expectation import EVERY_CHECK
 TESTS = Path(__file__).parents[2]
 FILES = {  # file -> checks whose faults it makes
     "sandbox/test_validate.py": """acct.log auth.rt cfg.bundle cfg.same clock.sync cloud.journal cloud.orphans ctl.conf ctl.ping ctl.resv
-        disk elastic.ping files.modes files.ours fs.mount gpu.count hook.run imds.guard job.gres job.limits job.tmp net.names node.health
+        disk elastic.ping elastic.scales files.modes files.ours fs.mount gpu.count hook.run imds.guard job.gres job.limits job.tmp net.names node.health
         node.limits node.strays nodes.hw nodes.state part.up slurmd.ping svc.active svc.agent topo.place""",
     "sandbox/test_research.py": """acct.db acct.qos acct.tree cloud.machines job.home sshd.conf users.acct users.home users.keys""",
     "slurm/test_containers.py": "ctr.run",
-    "unit/validate/test_cloud.py": "cloud.network cloud.rules",
+    "sandbox/test_shell.py": "cfg.spec",
+    "unit/validate/test_cloud.py": "cloud.images cloud.network cloud.rules",
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
     "kubernetes/test_rehearsal.py": "kube.controllers kube.nodes kube.objects",
     "kubernetes/test_pods.py": "kube.dns kube.isolation kube.metadata kube.reach kube.volumes",

@@ -13,8 +13,9 @@ from gpucluster.cli.down_jobs import Jobs, jobs_of
 from gpucluster.cli.down_plan import plan_of
 from gpucluster.cli.down_world import World
 from gpucluster.cli.main import run
+from gpucluster.cloud.control import DOWN_ENDED
 from gpucluster.cloud.network_interfaces import Occupant
-from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState
+from gpucluster.cloud.port import CloudError, Control, Fault, Instance, InstanceState, Scaling
 from gpucluster.engine.deployment import DeployedResource
 from gpucluster.errors import INTERRUPTED, GpuclusterError, StateError
 from gpucluster.plan.model import Market
@@ -319,7 +320,22 @@ def test_stack_that_changes_while_nodes_end_is_not_destroyed() -> None:
         StateError, match="new: Vpc burst; its nodes are terminated, nothing else was deleted"
     ):
         empty(access, plan)
-    assert cluster.changes == ["stop"]
+    assert cluster.changes == ["stop", "stop"]
+    assert cluster.control.by.endswith(DOWN_ENDED)
+
+
+def test_down_that_is_refused_before_it_touches_anything_leaves_scaling_as_it_was() -> None:
+    """The journal of the head could not be read, and the cluster launched nothing from then on (V3)."""
+    cluster = a_cluster()
+    access = cluster.place("us-east-1")
+
+    def unread(_: str) -> frozenset[str]:
+        assert cluster.control.scaling is Scaling.STOP
+        raise StateError("the head does not answer")
+
+    with pytest.raises(StateError, match="the head does not answer"):
+        empty(replace(access, launched=unread), plan_of(access, delete_data=False))
+    assert cluster.control == Control(scaling=Scaling.RUN)
 
 
 def test_data_that_nobody_was_shown_is_not_deleted() -> None:

@@ -40,25 +40,36 @@ def test_missing_object_is_the_default(s3: Any, bucket: str):
 
 
 def test_stop_is_read_by_another_client(s3: Any, bucket: str):
-    S3Control("us-east-1", bucket, lambda: s3).stop("gpucluster down")
+    S3Control("us-east-1", bucket, lambda: s3).scale(Scaling.STOP, "gpucluster down")
     read = S3Control("us-east-1", bucket, lambda: s3).read()
     assert (read.scaling, read.by) == (Scaling.STOP, "gpucluster down")
 
 
-def test_stop_twice_writes_once(s3: Any, bucket: str):
+def test_same_stop_twice_writes_once(s3: Any, bucket: str):
     control = S3Control("us-east-1", bucket, lambda: s3)
-    control.stop("first")
-    control.stop("second")
-    assert control.read().by == "first"
+    control.scale(Scaling.STOP, "first")
+    version = control.stamped().etag
+    control.scale(Scaling.STOP, "first")
+    assert control.stamped().etag == version
 
 
-def test_stop_and_resume_leave_the_holder_its_lease(s3: Any, bucket: str):
+def test_writer_gets_what_was_there_and_can_put_it_back(s3: Any, bucket: str):
+    control = S3Control("us-east-1", bucket, lambda: s3)
+    control.scale(Scaling.STOP, "an operator")
+    before = control.scale(Scaling.STOP, "gpucluster down")
+    assert (before.scaling, before.by) == (Scaling.STOP, "an operator")
+    assert control.read().by == "gpucluster down"
+    control.scale(before.scaling, before.by)
+    assert control.read().by == "an operator"
+
+
+def test_stop_and_start_leave_the_holder_its_lease(s3: Any, bucket: str):
     control = S3Control("us-east-1", bucket, lambda: s3)
     held = Control(holder="head/boot/7.1/n", epoch=3, beat=5, held_until=1.5)
     assert control.write(held, None)
-    control.stop("down")
+    control.scale(Scaling.STOP, "down")
     assert control.read() == replace(held, scaling=Scaling.STOP, by="down")
-    control.resume("up")
+    control.scale(Scaling.RUN, "up")
     assert control.read() == replace(held, scaling=Scaling.RUN, by="up")
 
 
@@ -83,14 +94,14 @@ def test_object_of_an_older_version_is_read(s3: Any, bucket: str):
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
 def test_t39_a_race_is_repeated(cloud: RunningCloud, s3: Any, bucket: str, code: str):
     cloud.model.faults.next_error("PutObject", code, times=3)
-    S3Control("us-east-1", bucket, lambda: s3).stop("down")
+    S3Control("us-east-1", bucket, lambda: s3).scale(Scaling.STOP, "down")
     assert S3Control("us-east-1", bucket, lambda: s3).read().scaling is Scaling.STOP
 
 
 def test_endless_conflict_is_an_error(cloud: RunningCloud, s3: Any, bucket: str):
     cloud.model.faults.next_error("PutObject", "ConditionalRequestConflict", times=50)
     with pytest.raises(CloudError, match="written by others"):
-        S3Control("us-east-1", bucket, lambda: s3).stop("down")
+        S3Control("us-east-1", bucket, lambda: s3).scale(Scaling.STOP, "down")
     cloud.model.faults.clear()
 
 
@@ -106,13 +117,13 @@ def test_concurrent_write_is_not_overwritten(s3: Any, bucket: str):
             finally:
                 if not self.raced:
                     self.raced = True
-                    S3Control("us-east-1", bucket, lambda: s3).resume("other")
+                    S3Control("us-east-1", bucket, lambda: s3).scale(Scaling.RUN, "other")
 
         def put_object(self, **asked: Any) -> Any:
             return s3.put_object(**asked)
 
     slow: Any = Slow
-    S3Control("us-east-1", bucket, slow).stop("me")
+    S3Control("us-east-1", bucket, slow).scale(Scaling.STOP, "me")
     read = S3Control("us-east-1", bucket, lambda: s3).read()
     assert (read.scaling, read.by) == (Scaling.STOP, "me")
 
@@ -135,7 +146,7 @@ def test_invalid_object_permits_no_launch(s3: Any, bucket: str, text: bytes):
     assert caught.value.fault is Fault.CONFIGURATION
     assert "the daemon replaces it" in str(caught.value)
     with pytest.raises(CloudError, match="MalformedControl"):
-        S3Control("us-east-1", bucket, lambda: s3).stop("down")
+        S3Control("us-east-1", bucket, lambda: s3).scale(Scaling.STOP, "down")
 
 
 def test_scaling_of_a_damaged_object_is_that_of_its_last_readable_version(s3: Any, bucket: str):
@@ -154,7 +165,7 @@ def test_scaling_of_a_deleted_object_is_that_of_its_last_readable_version(s3: An
     control = S3Control("us-east-1", bucket, lambda: s3)
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     assert control.last_readable() is None
-    control.stop("down")
+    control.scale(Scaling.STOP, "down")
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=b"{}")
     s3.delete_object(Bucket=bucket, Key=names.CONTROL_KEY)
     assert control.read() == Control()

@@ -12,7 +12,7 @@ from support.cluster_states import NOW, ask
 from support.launches import alternative
 from support.slurm_model import SlurmModel
 
-from gpucluster.cloud.port import CloudError, Fault, NoticePort, QueueNotice
+from gpucluster.cloud.port import CloudError, Fault, NoticePort, QueueNotice, Scaling
 from gpucluster.elastic.act import Actor, Clients, Failpoint, grouped
 from gpucluster.elastic.events import Entry, Event, JobPlaced, LaunchDone, LaunchRequested, NodeNeeded
 from gpucluster.elastic.executors import InlineExecutor
@@ -293,7 +293,7 @@ def test_change_of_the_control_object_is_logged_once(
 
     assert launch() == 0, "no stop yet"
     one.executor.deliver()
-    one.control.stop("ada")
+    one.control.scale(Scaling.STOP, "ada")
     assert [launch(), launch()] == [1, 0]
 
 
@@ -511,7 +511,7 @@ def test_request_is_in_progress_until_its_answer(
 ) -> None:
     one = bench(tmp_path)
     if stopped:
-        one.control.stop("ada")
+        one.control.scale(Scaling.STOP, "ada")
     one.journal.append((Entry(at=NOW, event=WANTED),))
     one.act(LAUNCH, LAUNCH)
     one.executor.deliver()

@@ -247,7 +247,7 @@ def test_takeover_with_a_lost_answer_is_found_at_the_next_read() -> None:
 def test_stop_survives_renewals_and_a_change_of_holder() -> None:
     desk = Desk()
     one, two = desk.both()
-    desk.control.stop("gpucluster down")
+    desk.control.scale(Scaling.STOP, "gpucluster down")
     one.renew()
     assert desk.control.control.scaling is Scaling.STOP
     desk.now = TAKES_S + 1
@@ -263,7 +263,7 @@ def test_deleted_object_is_observed_before_the_lease_is_taken_and_keeps_a_stop(f
     desk = Desk()
     one, two = desk.both()
     desk.fence = fence
-    desk.control.stop("gpucluster down")
+    desk.control.scale(Scaling.STOP, "gpucluster down")
     one.renew()
     desk.control.delete()
     assert one.held()
@@ -486,7 +486,7 @@ def test_standby_replaces_a_damaged_object_of_a_dead_holder() -> None:
     desk = Desk()
     _, two = desk.both()
     desk.fence = 7
-    desk.control.stop("an operator")
+    desk.control.scale(Scaling.STOP, "an operator")
     desk.control.damage("no JSON")
     assert two.watch() == "the holder of a damaged object"
     desk.now = TAKES_S - 0.1

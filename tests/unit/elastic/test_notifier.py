@@ -20,7 +20,7 @@ from gpucluster.agent.boot.systemd import START_S
 from gpucluster.cloud import bucket_object as s3
 from gpucluster.cloud.bucket_object import ONE_ATTEMPT_S
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Stamped
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Instance, Scaling, Stamped
 from gpucluster.elastic import daemon as daemon_module
 from gpucluster.elastic import journal, notifier
 from gpucluster.elastic.abilities import Dependency
@@ -218,8 +218,9 @@ class HangingControl:
         self.control = control
         return "1"
 
-    def stop(self, by: str) -> None:
+    def scale(self, scaling: Scaling, by: str) -> Control:
         """Not called here."""
+        return self.control
 
     def _call(self) -> None:
         self.calls += 1

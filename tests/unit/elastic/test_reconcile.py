@@ -12,6 +12,7 @@ from support.fleet import Fleet, some_bindings
 from support.slurm_model import SlurmModel
 
 from gpucluster.cloud.bundle_status import Published
+from gpucluster.cloud.port import Scaling
 from gpucluster.elastic import status_endpoint
 from gpucluster.elastic.abilities import LOSSES, ORDERS_LOST, Dependency, Loss
 from gpucluster.elastic.events import Entry, JournalCreated
@@ -236,7 +237,7 @@ def test_list_of_pools_tells_what_stops_the_whole_cluster(
     one.clients = replace(one.clients, status=lambda: one.fleet.reconciler.status, unit=lambda: runs)
     assert one.pools() == 0
     assert capsys.readouterr().out == "h200: at most 16 nodes; all off\n"
-    one.fleet.control.stop("an operator")
+    one.fleet.control.scale(Scaling.STOP, "an operator")
     assert one.pools() == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["launches are stopped, by an operator"]
     assert one.pools("--json") == 0

@@ -37,7 +37,16 @@ def limit_events(world: World) -> Iterator[Event]:
 
 def stop_of(world: World, pool: str) -> str:
     """Return the reason why the pool may launch nothing now; empty if it may."""
-    return _order(world, pool) or _open_breaker(world, pool) or _spent_up(world)
+    return _of_pool(world, pool) or _spent_up(world)
+
+
+def is_resumed_by_order(world: World, pool: str) -> bool:
+    """Return whether `pool resume` ends the stop of the pool: an order or an open breaker, not a budget."""
+    return bool(_of_pool(world, pool))
+
+
+def _of_pool(world: World, pool: str) -> str:
+    return _order(world, pool) or _open_breaker(world, pool)
 
 
 def half_open(world: World, pool: str) -> bool:

@@ -227,8 +227,11 @@ def endpoint(path: Path) -> Mapping[str, str]:
 
 
 def _bindings(where: HeadFiles, plan: SlurmPlan) -> Bindings:
-    if plan.aws is None:
-        return NO_CLOUD
+    return NO_CLOUD if plan.aws is None else read_bindings(where)
+
+
+def read_bindings(where: HeadFiles) -> Bindings:
+    """Return the bindings of the applied bundle."""
     path = where.bundle / names.BINDINGS_FILE
     try:
         return codec.loads(Bindings, path.read_bytes())

@@ -32,12 +32,16 @@ _QUIET = _UP | {SlurmPhase.OFF}  # each zone has a slot for every node of the po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOverview:
-    """One pool. `nodes` counts its nodes by phase; `stopped` says why nothing is launched."""
+    """One pool. `nodes` counts its nodes by phase; `stopped` says why nothing is launched.
+
+    `resumes`: `pool resume` ends the stop.
+    """
 
     name: str
     size: int
     nodes: Mapping[str, int]
     stopped: str = ""
+    resumes: bool = False
 
     @property
     def up(self) -> int:
@@ -107,7 +111,7 @@ class Spending:
 class Overview:
     """If `unanswered` is `slurmctld`, pools, refusals, drains, jobs and costs are not known. `lost`: see `losses`.
 
-    `daemon`: this machine's daemon acts; if not, `daemon_state` says why.
+    `daemon`: this machine's daemon acts; if not, `daemon_state` says why. `holder`: the machine whose daemon acts instead.
     """
 
     cluster: str
@@ -116,6 +120,7 @@ class Overview:
     held: str = ""  # what a held bundle waits for
     daemon: bool = True
     daemon_state: str = ""
+    holder: str = ""
     halted: str = ""
     unanswered: str = ""
     lost: tuple[str, ...] = ()
@@ -148,6 +153,7 @@ def overview(
         held="" if held is None else held.waits_for,
         daemon=daemon.acts,
         daemon_state=daemon.effect,
+        holder=daemon.holder,
         halted=snapshot.observation.halted,
         lost=losses.of(snapshot),
         not_copied=losses.not_copied(snapshot.copy, snapshot.now),
@@ -189,7 +195,13 @@ def text(shown: Overview, now: float) -> str:
 def _pool(world: World, pool: Pool) -> PoolOverview:
     mine = Counter(phase.value for slot, phase in world.phases.items() if world.slots[slot].pool is pool)
     stopped = "" if world.plan.aws is None else limits.stop_of(world, pool.name)
-    return PoolOverview(name=pool.name, size=pool.max, nodes=dict(sorted(mine.items())), stopped=stopped)
+    return PoolOverview(
+        name=pool.name,
+        size=pool.max,
+        nodes=dict(sorted(mine.items())),
+        stopped=stopped,
+        resumes=bool(stopped) and limits.is_resumed_by_order(world, pool.name),
+    )
 
 
 def _refused(world: World) -> Iterator[RefusedOffer]:

@@ -263,9 +263,11 @@ class ModelControl:
         self._admit("ListObjectVersions")
         return self.control if self._exists else self._deleted
 
-    def stop(self, by: str) -> None:
+    def scale(self, scaling: Scaling, by: str) -> Control:
         """See ControlPort."""
-        self._store(replace(self.control, scaling=Scaling.STOP, by=by))
+        before = self.control
+        self._store(replace(before, scaling=scaling, by=by))
+        return before
 
     def stamped(self) -> Stamped:
         """See ControlPort."""

@@ -1,0 +1,92 @@
+"""Check that the daemon may launch machines now: `gpucluster status` of the head says what stops it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.checks import json_fields
+from gpucluster.checks.check import CheckResult, Query, QueryOutput, listed, warned
+from gpucluster.checks.cloud import CloudDifference, judged
+from gpucluster.plan import names
+from gpucluster.text import short
+
+QUERY = (f"{names.VENV}/bin/python", "-I", "-m", "gpucluster.elastic.inspect.status", "--json")
+LIMIT_S = 60.0  # it also lists the instances
+_START = "on the head: gpucluster scaling start {cluster}"
+_RESUME = "on the head: gpucluster pool resume {pool} -c {cluster}"
+_LOG = "on the head: systemctl status gpucluster-elastic; journalctl --no-pager -n 30 -u gpucluster-elastic"
+_BUDGET = "raise `budget` in the spec, then pulumi up --stack {cluster}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingWant:
+    """The cluster whose daemon launches machines."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStop:
+    """A pool that launches nothing, and why. `resumes`: `pool resume` ends it."""
+
+    name: str
+    words: str
+    resumes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingFound:
+    """What `status` says of launches. Empty words: nothing stops them. `refused`: offers that EC2 refused."""
+
+    idle: str  # why no daemon acts; another head's may
+    halted: str
+    lost: tuple[str, ...]
+    pools: tuple[PoolStop, ...]
+    refused: tuple[str, ...]
+
+
+def query_scaling(_: ScalingWant) -> tuple[Query, ...]:
+    return (Query(argv=QUERY, limit_s=LIMIT_S),)
+
+
+def parse_scaling(got: tuple[QueryOutput, ...]) -> ScalingFound:
+    body = json_fields.table(got[0].text())
+    acts = json_fields.flag(body, "daemon") or json_fields.text(body, "holder")
+    return ScalingFound(
+        idle="" if acts else json_fields.text(body, "daemon_state") or "the daemon does not act",
+        halted=json_fields.text(body, "halted"),
+        lost=json_fields.strings(body, "lost"),
+        pools=tuple(
+            PoolStop(
+                name=json_fields.text(one, "name"),
+                words=json_fields.text(one, "stopped"),
+                resumes=json_fields.flag(one, "resumes"),
+            )
+            for one in json_fields.members(body, "pools")
+            if json_fields.text(one, "stopped")
+        ),
+        refused=tuple(
+            f"{json_fields.text(one, 'offer')}: {json_fields.text(one, 'words')}"
+            for one in json_fields.members(body, "refused")
+        ),
+    )
+
+
+def evaluate_scaling(found: ScalingFound, want: ScalingWant) -> CheckResult:
+    """What EC2 refuses for want of capacity is a warning: it is asked again, and another offer may have it."""
+    expected = "nothing stops launches"
+    faults = tuple(_faults(found))
+    if faults or not found.refused:
+        return judged(faults, want.cluster, expected, expected)
+    return warned(f"EC2 refused {listed([short(one, 200) for one in found.refused], 3)}", expected)
+
+
+def _faults(found: ScalingFound) -> Iterator[CloudDifference]:
+    for words in (found.idle, *found.lost):
+        if words:
+            yield CloudDifference(words=short(words, 200), step=_LOG)
+    if found.halted:
+        step = _START if found.halted.startswith("launches are stopped") else _LOG
+        yield CloudDifference(words=short(found.halted, 200), step=step)
+    for one in found.pools:
+        step = _RESUME.replace("{pool}", one.name) if one.resumes else _BUDGET
+        yield CloudDifference(words=f"{one.name}: {short(one.words, 200)}", step=step)

@@ -1,0 +1,15 @@
+"""A spec that was reviewed and is published."""
+
+from gpucluster.checks.reviewed_spec import Order, Reviewed
+from gpucluster.plan.spec_source import SpecSource
+
+SOURCE = SpecSource(spec="a" * 64, plan="b" * 64, commit="c" * 40, dirty=False, version="2.0")
+REVIEWED = Reviewed(
+    file="stacks/a.yaml",
+    given=SOURCE,
+    published=SOURCE,
+    place="the bundle",
+    order=Order.UNKNOWN,
+    remedy="pulumi up",
+    newer="git merge",
+)

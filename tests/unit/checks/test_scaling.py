@@ -1,0 +1,96 @@
+"""The check of launches, over the answers of the real `status` program."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.builders import a_plan
+from support.cluster_states import NOW, refusal, sight
+
+from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
+from gpucluster.checks.scaling import ScalingWant, evaluate_scaling, parse_scaling
+from gpucluster.cloud.bundle_status import Published
+from gpucluster.elastic.abilities import Dependency, Loss
+from gpucluster.elastic.events import BreakerTripped, BudgetCrossed, OrderGiven, Verb
+from gpucluster.elastic.inspect.daemon_view import NO_ANSWER, DaemonView
+from gpucluster.elastic.inspect.overview import Overview, overview
+from gpucluster.elastic.ledger import month_of
+from gpucluster.plan import codec
+from gpucluster.plan.model import Budget
+
+READY = Published(bundle="1" * 64, ready=True)
+BUDGET = Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
+PLAN = replace(a_plan(), budget=BUDGET)
+PAUSED = OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="ada", words="a new driver")
+TRIPPED = BreakerTripped(pool="h200", words="3 boots failed in a row", until=NOW + 600)
+SPENT = BudgetCrossed(line="stop", month=month_of(NOW), spent=95_000_000)
+
+
+def shown(*events: object, daemon: DaemonView | None = None, **more: object) -> Overview:
+    timed = tuple((30.0, event) for event in events)
+    return overview(sight(PLAN, *timed, **more), READY.bundle, READY, daemon)  # type: ignore[arg-type]
+
+
+def checked(found: Overview) -> CheckResult:
+    answer = QueryOutput(code=0, stdout=json.dumps(codec.to_json(found)))
+    return evaluate_scaling(parse_scaling((answer,)), ScalingWant(cluster="burst"))
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "remedy"),
+    [
+        (
+            lambda: shown(halted="launches are stopped, by ada"),
+            "launches are stopped, by ada",
+            "on the head: gpucluster scaling start burst",
+        ),
+        (lambda: shown(PAUSED), "h200: paused by ada: a new driver", "gpucluster pool resume h200 -c burst"),
+        (
+            lambda: shown(TRIPPED),
+            "h200: breaker: 3 boots failed in a row",
+            "gpucluster pool resume h200 -c burst",
+        ),
+        (lambda: shown(SPENT), "h200: budget: 95.00 USD of 100.00 USD", "raise `budget` in the spec"),
+        (
+            lambda: shown(daemon=DaemonView(acts=False, state=NO_ANSWER)),
+            NO_ANSWER,
+            "systemctl status gpucluster-elastic",
+        ),
+        (
+            lambda: shown(lost={Dependency.EC2: Loss(since=NOW - 60, words="UnauthorizedOperation: no")}),
+            "UnauthorizedOperation",
+            "journalctl",
+        ),
+    ],
+    ids=["stopped", "paused", "breaker", "budget", "no daemon", "no EC2"],
+)
+def test_what_stops_launches_is_a_fault_with_its_remedy(
+    make: Callable[[], Overview], words: str, remedy: str
+) -> None:
+    """V2: each of these passed, or was a warning, and no node could ever start."""
+    found = checked(make())
+    assert found.verdict is CheckStatus.FAIL
+    assert words in found.found
+    assert remedy in found.remedy
+
+
+def test_daemon_that_may_launch_passes() -> None:
+    assert checked(shown()).verdict is CheckStatus.PASS
+
+
+def test_daemon_of_the_other_head_acts() -> None:
+    waits = DaemonView(acts=False, state="it waits for the lease", holder="burst-standby")
+    assert checked(shown(daemon=waits)).verdict is CheckStatus.PASS
+
+
+def test_want_of_capacity_is_a_warning() -> None:
+    moment = sight(PLAN, *refusal(2, ("h200-2b-1",), 50.0, "InsufficientInstanceCapacity"))
+    found = checked(overview(moment, READY.bundle, READY))
+    assert found.verdict is CheckStatus.WARN
+    assert "InsufficientInstanceCapacity" in found.found
+
+
+def test_answer_of_another_version_is_no_pass() -> None:
+    with pytest.raises(ParseError):
+        parse_scaling((QueryOutput(code=0, stdout="{}"),))
