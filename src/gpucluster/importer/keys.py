@@ -36,32 +36,15 @@ _PATHS = frozenset(  # keys of Slurm with such a part, whose value is the path o
 )
 _LISTS_OF_NAMES = frozenset(  # a name of the site is no password: lsdyna_token:100, gpu:passthrough:4
     (
-        *(
-            "licenses",
-            "gres",
-            "grestypes",
-            "accountingstoragetres",
-            "tresbillingweights",
-            "feature",
-            "features",
-        ),
-        *(
-            "nodename",
-            "nodes",
-            "nodeset",
-            "partitionname",
-            "downnodes",
-            "switchname",
-            "blockname",
-            "switches",
-        ),
-        *("allowgroups", "allowaccounts", "denyaccounts", "allowqos", "denyqos", "qos"),
+        "licenses", "gres", "grestypes", "accountingstoragetres", "tresbillingweights", "feature", "features",
+        "nodename", "nodes", "nodeset", "partitionname", "downnodes", "switchname", "blockname", "switches",
+        "allowgroups", "allowaccounts", "denyaccounts", "allowqos", "denyqos", "qos",
     )
-)
+)  # fmt: skip
 _OF_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
 _OF_USER = re.compile(r":(?://)?")  # slurm:PASSWORD@db, http://USER:PASSWORD@es
 _OF_PROGRAM = re.compile(r"(/\S+\s).*", re.DOTALL)  # from its options on
-_OF_WORD = re.compile(rf"((?:{_HIDDEN_WORDS})\w*[=:]).*", re.DOTALL | re.IGNORECASE)
+_WORD = re.compile(r"\b\w++[=:]")  # whole: a search from each of its letters takes the square of its length
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
 _YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
 
@@ -133,7 +116,8 @@ def shown(key: str, value: str) -> str:
     before, at, host = value.rpartition("@")
     if at and (user := _OF_USER.search(before)):
         value = f"{before[: user.end()]}{HIDDEN}@{host}"
-    return _OF_WORD.sub(rf"\1{HIDDEN}", value)
+    secret = next((word for word in _WORD.finditer(value) if _OF_KEY.search(word[0])), None)
+    return value if secret is None else value[: secret.end()] + HIDDEN
 
 
 def has_secret(line: str) -> bool:
