@@ -1,6 +1,7 @@
 """Hostile and broken files: what can be read is imported, the rest is reported by file and line, nothing else is read."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from gpucluster import catalog
 from gpucluster.errors import GpuclusterError
-from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH, Effect
+from gpucluster.importer.files import Folder
+from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH, Effect, Reader
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.spec import inspect_text
 
@@ -188,7 +190,7 @@ def test_mark_of_the_byte_order_is_no_word(tmp_path: Path) -> None:
     assert 'extra: {AllowGroups: staff, DefMemPerCPU: "0"}' in found.text
 
 
-@pytest.mark.parametrize("first", ["PartitionName hq", "Partition-Name=hq", 'PartitionName="hq"x'])
+@pytest.mark.parametrize("first", ["PartitionName hq", "Partition-Name=hq"])
 def test_rest_of_a_line_whose_first_word_fails_is_no_key_of_the_file(first: str, tmp_path: Path) -> None:
     found = _of(tmp_path, f"{GOOD}{first} Nodes=n1 KillWait=31 AllowGroups=staff\n")
     assert _told(found, tmp_path)[-1] == (
@@ -224,3 +226,82 @@ def test_partition_whose_rule_is_no_word_is_down(word: str, tmp_path: Path) -> N
     found = _of(tmp_path, f"{GOOD}PartitionName=hp Nodes=n1 {word}\n")
     assert "State: DOWN" in found.text.partition("name: hp")[2]
     assert any("the partition hp is DOWN" in one for one in found.made.made_up)
+
+
+QUOTE = "has a quote that ends no value; Slurm takes it as a part of the value"
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ('Epilog="/etc/e.sh', "Epilog", '"/etc/e.sh'),
+        ('JobSubmitPlugins="lua', "JobSubmitPlugins", '"lua'),
+        ('TmpFS="a"b', "TmpFS", '"a"b'),
+        ('PartitionName=q Nodes=n1 DenyAccounts="lab', "DenyAccounts", '"lab'),
+        ('PartitionName="q"x Nodes=n1', "PartitionName", '"q"x'),
+    ],
+)
+def test_quote_that_ends_no_value_is_a_part_of_it(line: str, key: str, value: str, tmp_path: Path) -> None:
+    """keyvalue_pattern of parse_config.c: what is no quoted value is one without blanks."""
+    found = _of(tmp_path, f"{GOOD}{line}\n")
+    assert _told(found, tmp_path) == [f"slurm.conf:5: {key} {QUOTE}"]
+    assert (key, value) in {(row.key, row.before) for row in found.differences}
+
+
+def test_line_of_many_words_takes_no_square_of_its_time(tmp_path: Path) -> None:
+    """Regression: the rest of the line was copied at each word."""
+
+    def cpu_time(words: int) -> float:
+        times = list[float]()
+        for _ in range(3):
+            start = time.process_time()
+            list(Reader(Folder(tmp_path)).statements("slurm.conf", "a=b " * words))
+            times.append(time.process_time() - start)
+        return max(0.001, min(times))
+
+    assert cpu_time(96_000) < 24 * cpu_time(12_000)
+
+
+@pytest.mark.parametrize("key", ["Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"])
+def test_each_program_of_a_repeated_key_is_told(key: str, tmp_path: Path) -> None:
+    """slurm.conf(5): these keys may stand on several lines, and each program runs. Of another key the last line counts."""
+    lines = f"{key}=/etc/a.sh --pw x\n{key.lower()}=/etc/b.sh\nKillWait=31\nKillWait=32\n"
+    found = _of(tmp_path, f"{GOOD}{lines}")
+    rows = {row.key: row for row in found.differences if row.before is not None}
+    assert (rows[key].before, str(rows[key].place)[-1]) == ("/etc/a.sh and /etc/b.sh", "5")
+    assert rows["KillWait"].before == "32"
+    assert "write `health`" in rows[key].why or "Slurmctld" in key
+
+
+PLUGSTACK = "# comment\nrequired  /usr/lib/slurm/private.so --pw hunter2\noptional spank_pyxis.so runtime_path=/run\ninclude plugstack.conf.d/*\n"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_spank_plugins_are_told(named: bool, tmp_path: Path) -> None:
+    """Slurm reads plugstack.conf beside slurm.conf without a line that names it (slurm.conf(5), PlugStackConfig)."""
+    (tmp_path / "slurm.conf").write_text(GOOD)
+    (tmp_path / "plugstack.conf").write_text(PLUGSTACK)
+    files = [tmp_path / "slurm.conf", tmp_path / "plugstack.conf"] if named else [tmp_path]
+    found = import_files(files, version="26.05")
+    assert [(told.partition(" is not imported")[0]) for told in _told(found, tmp_path)] == [
+        "plugstack.conf:2: the plugin /usr/lib/slurm/private.so",
+        "plugstack.conf:3: the plugin spank_pyxis.so",
+        "plugstack.conf:4: the file plugstack.conf.d/*",
+    ]
+    assert {one.effect for one in found.complaints} == {Effect.REFUSED}
+    assert "`slurm.containers`" in found.complaints[1].message
+    assert not any("hunter2" in one.message for one in found.complaints)
+
+
+def test_other_file_of_spank_plugins_is_under_a_heading(tmp_path: Path) -> None:
+    found = _of(tmp_path, f"{GOOD}PlugStackConfig=/opt/plugstack.conf\n")
+    (row,) = (row for row in found.differences if row.key == "PlugStackConfig")
+    assert row.effect is Effect.REFUSED
+
+
+@pytest.mark.parametrize("file", ["mpi.conf", "oci.conf", "acct_gather.conf", "resources.yaml"])
+def test_file_that_slurm_reads_without_a_line_is_told(file: str, tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(GOOD)
+    (tmp_path / file).write_text("x=1\n")
+    (told,) = _told(import_files([tmp_path], version="26.05"), tmp_path)
+    assert told.startswith(f"{file}:1: the file is not imported: ")
