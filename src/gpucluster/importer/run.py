@@ -12,9 +12,10 @@ from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.files import Folder, require_text
 from gpucluster.importer.lines import Complaint, NotReadableError, Reader
 from gpucluster.importer.made import Made
+from gpucluster.importer.read_site import read_site
 from gpucluster.importer.refused import valid_spec
 from gpucluster.importer.restrictions import with_restrictions
-from gpucluster.importer.site import Site, read_site
+from gpucluster.importer.site import Site
 from gpucluster.importer.to_spec import to_spec
 from gpucluster.importer.topology_yaml import read_topology_yaml
 from gpucluster.plan import names
