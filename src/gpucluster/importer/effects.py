@@ -127,6 +127,11 @@ def _bound(_key: str, before: str, after: str) -> Effect | None:
     return Effect.WIDER if before == "yes" != after else None
 
 
+def _options(_key: str, _before: str, after: str) -> Effect | None:
+    """A file of plugins whose options jobs use."""
+    return None if after else Effect.REFUSED
+
+
 def _x11(_key: str, before: str, after: str) -> Effect | None:
     return Effect.REFUSED if "x11" in set(_words(before)) - set(_words(after)) else None
 
@@ -200,6 +205,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_counted, "slurm.conf", ("selecttypeparameters",)),
     (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace")),
     (_x11, "slurm.conf", ("prologflags",)),
+    (_options, "slurm.conf", ("plugstackconfig",)),
     (_asked, "slurm.conf", ("licenses",)),
     (_asked, "node", ("features", "nodename")),
     (_asked, "partition", ("partitionname",)),

@@ -19,9 +19,11 @@ MAX_FILES = 200  # that one file includes, with their own includes
 MAX_LINE = 1 << 20  # characters of one statement with its continuations
 MAX_COMPLAINTS = 200  # of one file; a file of another format has one on each line
 
-_PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|([^\s"]\S*))(?=\s|$)')
+_PAIR = re.compile(  # keyvalue_pattern; a value that begins with a quote and is not quoted has the quote
+    r'\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"(?=\s|$)|(\S+))', re.ASCII
+)
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
-_WORD = re.compile(r"\s*(\S+)")
+_WORD = re.compile(r"\s*(\S+)", re.ASCII)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
@@ -137,24 +139,29 @@ class Reader:
     def _statement(self, place: FileLine, line: str) -> Iterator[Statement]:
         pairs, wrong, at, hidden = list[Pair](), list[str](), 0, keys.has_secret(line)
         begun = _PAIR.match(line) is not None
-        while line[at:].strip():
+        while (word := _WORD.match(line, at)) is not None:
             match = _PAIR.match(line, at)
             if match is not None:
-                value = match[3] if match[2] is None else match[2]
-                pairs.append(Pair(match[1], value))
+                pairs.append(self._pair(place, match))
                 at = match.end()
-                if match[1].lower() == "clustername":
-                    self.cluster = value.lower()
                 continue
-            word = _WORD.match(line, at)
-            if word is None:
-                break
             strange = keys.HIDDEN if hidden else short(word[1], 60)
             self.complain(place, f"{strange!r} is not key=value; it is not imported")
             wrong.append(word[1])
             at = word.end()
         if pairs:
             yield Statement(place, tuple(pairs), tuple(wrong), begun)
+
+    def _pair(self, place: FileLine, match: re.Match[str]) -> Pair:
+        key, quoted, plain = match.groups()
+        value = plain if quoted is None else quoted
+        if quoted is None and plain.startswith('"'):
+            self.complain(
+                place, f"{key} has a quote that ends no value; Slurm takes it as a part of the value"
+            )
+        if key.lower() == "clustername":
+            self.cluster = value.lower()
+        return Pair(key, value)
 
     def _included(self, place: FileLine, name: str, depth: int) -> Iterator[Statement]:
         wanted = name.replace("%c", self.cluster)

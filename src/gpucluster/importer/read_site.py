@@ -37,10 +37,6 @@ def read_site(reader: Reader, texts: Iterable[tuple[str, str, str]]) -> Site:
 def _begun(site: Site, statement: Statement) -> Statement | None:
     """The statement if it says what it is of. Without its first word the other ones are no keys of the whole file."""
     first, strange = statement.pairs[0], " ".join(statement.wrong).lower()
-    if first.key.lower() == "partitionname":  # a rule that is no word closes its partition
-        split = (word.partition("=") for word in statement.wrong)
-        lost = (Pair(key, value) for key, _, value in split if keys.versions("partition", key))
-        return replace(statement, pairs=(*statement.pairs, *lost))
     if statement.begun or first.key.lower() in _BEGINS:
         return statement
     if "partition" in strange and "default" in strange:
@@ -75,6 +71,9 @@ def _globals(site: Site, statement: Statement) -> None:
             site.complain(statement.place, f"{pair.key} must begin its line; it is not imported")
         elif low == "slurmctldhost":
             _controller(site, statement.place, pair)
+        elif low in _PROGRAMS and low in site.cluster:
+            first, more = site.cluster[low], keys.shown(low, pair.value)
+            site.cluster[low] = replace(first, value=f"{first.value} and {more}")
         else:
             put(site.cluster, "slurm.conf", pair, statement.place)
 
@@ -310,6 +309,7 @@ _LINES = {
     "downnodes": "downnodes",
     "frontendname": "frontend",
 }
+_PROGRAMS = ("prolog", "epilog", "prologslurmctld", "epilogslurmctld")  # since 24.05 those of all lines run
 _BEGINS = (*_LINES, "name", "switchname", "blockname")  # the first word of a line
 _NAMED: dict[str, Callable[[Site, Statement, Settings], None]] = {
     "node": _nodes,

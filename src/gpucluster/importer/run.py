@@ -7,6 +7,7 @@ from pathlib import Path
 from gpucluster import catalog
 from gpucluster.artifacts import Artifact
 from gpucluster.errors import GpuclusterError
+from gpucluster.importer import beside
 from gpucluster.importer.associations import fields_of, read_associations, read_uids
 from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.files import Folder, require_text
@@ -154,9 +155,12 @@ def _read(files: Sequence[Path]) -> tuple[Site, dict[str, tuple[str, str]]]:
     }
     for file, kind in kinds.items():
         ignored = several is not None and kind.startswith("topology.")  # Slurm reads one of them
-        if kind not in _NOT_OF_SLURM and not ignored:
+        if kind not in (*_NOT_OF_SLURM, *beside.FILES) and not ignored:
             texts.append((kind, str(file), require_text(folder, file)))
     site = read_site(reader, texts)
+    for file, kind in kinds.items():
+        if kind in beside.FILES:
+            beside.report_file(site, kind, str(file), require_text(folder, file))
     if several is not None:
         folder.used |= {file for file, kind in kinds.items() if kind == "topology.conf"}
         read_topology_yaml(site, str(several), require_text(folder, several))
@@ -176,9 +180,12 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
         return
     folder = files[0]
     yield folder / "slurm.conf"
-    yield from (file for _, kind in _KINDS if kind not in _NOT_OF_SLURM and (file := folder / kind).is_file())
+    kinds = (kind for _, kind in _KINDS if kind not in _NOT_OF_SLURM)
+    yield from (file for kind in (*kinds, *beside.FILES) if (file := folder / kind).is_file())
     yield from files[1:]
 
 
 def _kind(file: Path) -> str | None:
+    if file.name in beside.FILES:
+        return file.name
     return next((kind for part, kind in _KINDS if part in file.name.lower()), None)

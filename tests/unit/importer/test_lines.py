@@ -305,3 +305,14 @@ def test_file_that_slurm_reads_without_a_line_is_told(file: str, tmp_path: Path)
     (tmp_path / file).write_text("x=1\n")
     (told,) = _told(import_files([tmp_path], version="26.05"), tmp_path)
     assert told.startswith(f"{file}:1: the file is not imported: ")
+
+
+def test_plugins_behind_many_comments_are_told_and_their_number_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(GOOD)
+    (tmp_path / "plugstack.conf").write_text(
+        "# x\n" * 300 + "required a.so\nwrong\n" + "optional b.so\n" * 9000
+    )
+    told = _told(import_files([tmp_path], version="26.05"), tmp_path)
+    assert told[0].startswith("plugstack.conf:301: the plugin a.so")
+    assert told[1] == "plugstack.conf:302: the line names no plugin, and is not imported"
+    assert told[MAX_COMPLAINTS:] == ["plugstack.conf:501: and more plugins, which are not listed"]
