@@ -29,7 +29,7 @@ SelectTypeParameters=CR_Core_Memory
 NodeName=n[1-2] CPUs=4 RealMemory=8000 {node}
 PartitionName=p Nodes=ALL Default=YES MaxTime=60 {partition}
 """
-CONFINED = "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n"
+CONFINED = "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nConstrainDevices=yes\n"
 DUMP = """\
 Cluster - 'site':Fairshare=1:QOS='normal'{cluster}
 QOS - 'normal':Description='x'{qos}
@@ -152,6 +152,43 @@ def test_memory_that_is_no_longer_constrained_is_a_limit_less(key: str) -> None:
     old, new = (Setting(value, FileLine("cgroup.conf", 1), key) for value in ("yes", "no"))
     at = ("cgroup.conf", "", key)
     assert [effect_of(at, old, after, "") for after in (new, None, old)] == [Effect.WIDER, Effect.WIDER, None]
+
+
+GPUS = "Gres=gpu:a100:2"
+
+
+@pytest.mark.parametrize(
+    ("node", "devices", "found"),
+    [
+        (GPUS, "", [(Effect.REFUSED, "ConstrainDevices")]),
+        (GPUS, "ConstrainDevices=no", [(Effect.REFUSED, "ConstrainDevices")]),
+        (GPUS, "ConstrainDevices=YES", []),
+        ("", "", []),
+        ("", "ConstrainDevices=no", []),
+    ],
+)
+def test_devices_that_become_constrained_are_under_a_heading(
+    node: str, devices: str, found: list[tuple[Effect, str]], tmp_path: Path
+) -> None:
+    """cgroup.conf(5): a job then sees the devices of its GRES only. Without GPUs nothing changes."""
+    cgroup = f"ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n{devices}\n"
+    files = site(tmp_path, node=node, cgroup=cgroup)
+    assert effects(files) == found
+    rows = import_files(files, version="26.05").differences
+    (why,) = (row.why for row in rows if row.key == "ConstrainDevices")
+    ends = {True: "a job sees no GPU that it did not ask for", False: "no node has a GPU: nothing changes"}
+    assert why == ("" if "YES" in devices else ends[bool(node)])
+
+
+def test_plugin_that_constrains_devices_says_it(tmp_path: Path) -> None:
+    conf = "# TaskPlugin\nStateSaveLocation=/var/spool/slurmctld"
+    rows = import_files(site(tmp_path, cluster=conf, node=GPUS), version="26.05").differences
+    (row,) = (row for row in rows if row.key == "TaskPlugin")
+    assert row.effect is Effect.ENDED
+    assert (
+        row.why
+        == "without task/cgroup no cgroup ends a job above its memory, and a job sees every GPU of its nodes"
+    )
 
 
 def test_site_that_names_no_state_folder_has_slurms_own(tmp_path: Path) -> None:
