@@ -120,11 +120,12 @@ def _counted(_key: str, before: str, after: str) -> Effect | None:
     return Effect.ENDED if "memory" in after and "memory" not in before else None
 
 
-def _bound(_key: str, before: str, after: str) -> Effect | None:
-    """Whether the memory, or the swap, of a job has a limit at which the job is ended."""
-    if after == "yes" != before:
-        return Effect.ENDED
-    return Effect.WIDER if before == "yes" != after else None
+def _bound(key: str, before: str, after: str) -> Effect | None:
+    """Whether cgroups keep a job to its memory, or its swap, above which it is ended, or to the GPUs of its GRES."""
+    had, has = (text in _ON for text in (before, after))
+    if has and not had:
+        return Effect.REFUSED if key == "constraindevices" else Effect.ENDED
+    return Effect.WIDER if had and not has else None
 
 
 def _options(_key: str, _before: str, after: str) -> Effect | None:
@@ -178,6 +179,7 @@ _IMPLIED = {  # what Slurm searches in AccountingStorageEnforce -> what it enfor
 _WITHOUT_KEY = {  # Slurm's defaults (cgroup.conf(5)): percent, of MinRAMSpace MB
     "allowedramspace": 100.0, "allowedswapspace": 0.0, "minramspace": 30.0,
 }  # fmt: skip
+_ON = ("yes", "true", "up", "1")  # s_p_handle_boolean
 _KEPT_FREE = ("down", "drain", "fail", "failing")
 _ALSO_NEW = (_state, _bound, _confined, _enforced, _moved)  # also where the site's files have no such key
 _Judge = Callable[[str, str, str], Effect | None]
@@ -203,7 +205,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_more_memory, "cgroup.conf", ("allowedramspace", "allowedswapspace", "minramspace")),
     (_less_memory, "cgroup.conf", ("maxrampercent",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
-    (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace")),
+    (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace", "constraindevices")),
     (_x11, "slurm.conf", ("prologflags",)),
     (_options, "slurm.conf", ("plugstackconfig",)),
     (_asked, "slurm.conf", ("licenses",)),

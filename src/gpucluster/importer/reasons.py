@@ -134,7 +134,9 @@ def _unknown(kind: str, written: str, version: str) -> str:
 
 _OTHER_FOLDER = "without a copy of the site's folder, made while slurmctld is stopped, running jobs are ended, and queued ones are gone"
 _NO_SWAP = "a job has no swap beside its memory: above it the job is ended"
+_OWN_GPUS = "a job sees no GPU that it did not ask for"
 _CHANGED = {
+    ("cgroup.conf", "constraindevices"): _OWN_GPUS,
     ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
     (
@@ -160,7 +162,11 @@ _DEFAULTED = {
         "constrainramspace",
     ): "without it no cgroup ends a job above its memory; name the cgroup.conf of the site if it has one",
     ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
-    ("slurm.conf", "taskplugin"): "without task/cgroup no cgroup ends a job above its memory",
+    ("cgroup.conf", "constraindevices"): _OWN_GPUS,
+    (
+        "slurm.conf",
+        "taskplugin",
+    ): "without task/cgroup no cgroup ends a job above its memory, and a job sees every GPU of its nodes",
     ("slurm.conf", "accountingstorageenforce"): "without it a job needs no association, and has no limit",
 }
 _FILES_OF_OTHERS = {

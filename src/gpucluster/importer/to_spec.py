@@ -6,7 +6,7 @@ Names that a spec refuses are changed, and addresses that the files do not have 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpucluster.importer.addresses import MADE_UP, Addresses, address_of, reachable
-from gpucluster.importer.effects import FUTURE, UNUSED
+from gpucluster.importer.effects import FUTURE, NO_CHANGE, UNUSED
 from gpucluster.importer.gpus import gpus_of, why_changed
 from gpucluster.importer.hardware import NO_MEMORY_MIB, machine_of, threads_as_one
 from gpucluster.importer.made import Made, Reasons, mapping
@@ -102,6 +102,8 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
         for node, settings in site.tmp.items()
         for key in settings
     }
+    if not any(gpus_of(site.nodes[node]).count for node in nodes):
+        found["cgroup.conf", "", "constraindevices"] = f"no node has a GPU: {NO_CHANGE}"
     if "switchtype" in site.cluster and site.cluster["switchtype"].value.lower() == IMEX:
         found["slurm.conf", "", "switchtype"] = (
             "not imported: `slurm.topology.block.imex` is of a topology of blocks"
