@@ -132,6 +132,7 @@ def test_row_is_under_its_heading(part: str, line: str, effect: Effect, key: str
         ("cluster", "TaskPlugin=affinity,cgroup"),
         ("cluster", "StateSaveLocation=/var/spool/slurmctld/"),
         ("cluster", "SlurmdSpoolDir=/var/spool/slurmd/"),
+        ("cgroup", "ConstrainRAMSpace=1\nConstrainSwapSpace=up\nConstrainDevices=TRUE"),
         ("cgroup", CONFINED + "AllowedRAMSpace=100\nAllowedSwapSpace=0\nMaxRAMPercent=100\nMinRAMSpace=30"),
         ("node", "State=UNKNOWN"),
         ("node", "State=IDLE"),
@@ -251,6 +252,36 @@ def test_line_of_the_dump_is_under_its_heading(
     assert [(one, text.partition(":")[0] in said, text.startswith(said)) for one, text in found] == [
         (effect, True, True)
     ]
+
+
+NO_GRES = "no node of the site has such a GRES: nothing changes"
+
+
+@pytest.mark.parametrize(
+    ("parts", "node", "effect", "why"),
+    [
+        ({"account": "':GrpTRES='gres/gpu=64'"}, "", None, "no pool of Slurm has one"),
+        ({"qos": ":MaxTRESPerUser='gres/gpu=64'"}, "", None, "no pool of Slurm has one"),
+        ({"cluster": ":GrpTRES='gres/gpu=64,gres/fpga:x=2'"}, "", None, NO_GRES),
+        ({"qos": ":MaxTRES='gres/gpu:a100=1'"}, "", None, NO_GRES),
+        ({"user": ":GrpTRESMins='gres/gpu=1'"}, "", None, NO_GRES),
+        ({"cluster": ":GrpTRES='gres/gpu=64,cpu=2'"}, "", Effect.WIDER, "no field for it"),
+        ({"qos": ":MinTRES='gres/gpu=1'"}, "", Effect.WIDER, "no field for it"),
+        ({"cluster": ":GrpTRES='gres/gpu=64'"}, GPUS, Effect.WIDER, "no field for it"),
+        ({"account": "':GrpTRES='gres/gpu:v100=6'"}, GPUS, Effect.WIDER, "no field for it"),
+        ({"account": "':GrpTRES='gres/gpu=6'"}, "Gres=gpu:1g.10gb:7", Effect.WIDER, "counts"),
+    ],
+)
+def test_limit_on_what_the_site_has_none_of_is_not_wider(
+    parts: dict[str, str], node: str, effect: Effect | None, why: str, tmp_path: Path
+) -> None:
+    """A minimum of it is a rule that refused every job."""
+    (tmp_path / "assoc.dump").write_text(
+        DUMP.format(**{"cluster": "", "qos": "", "account": "'", "user": "", "line": "", **parts})
+    )
+    files = [*site(tmp_path, cluster="AccountingStorageEnforce=safe,qos", node=node), tmp_path / "assoc.dump"]
+    (told,) = import_files(files, version="26.05").complaints
+    assert (told.effect, why in told.message) == (effect, True), told
 
 
 def run(*words: str) -> tuple[int, str]:

@@ -6,6 +6,7 @@ import pytest
 
 from gpucluster import catalog
 from gpucluster.importer.differences import Change
+from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.spec import ClusterSpec, inspect_text
 
@@ -77,10 +78,54 @@ def test_preemption_without_an_exemption_of_the_site_is_not_written(
 
 def test_tier_that_is_lost_takes_the_preemption_with_it(tmp_path: Path) -> None:
     """The partition of the highest tier would be the one whose jobs are ended first."""
-    found, spec = imported(tmp_path, cluster=BY_PARTITION, hp="PriorityTier=65533")
+    found, spec = imported(tmp_path, cluster=BY_PARTITION, hp="PriorityTier=high")
     assert spec.slurm is not None
     assert spec.slurm.preemption is None
     assert "(PriorityTier)" in why(found, "PreemptType")[1]
+
+
+ORDER = "Slurm compares tiers, and their order is the same: nothing changes"
+
+
+@pytest.mark.parametrize(
+    ("batch", "hp", "tiers"),
+    [
+        ("PriorityTier=65532", "PriorityTier=65533", (2, 3, 1)),
+        ("PriorityTier=20000", "PriorityTier=20000", (2, 2, 1)),
+        ("PriorityTier=0", "PriorityTier=65533", (1, 3, 2)),
+        ("PriorityTier=0", "", (1, 3, 2)),
+        ("", "PriorityTier=10000", (2, 10000, 1)),  # the highest of a spec
+    ],
+)
+def test_tiers_keep_their_order(batch: str, hp: str, tiers: tuple[int, ...], tmp_path: Path) -> None:
+    """Regression: tiers above 10000, and 0, became 1. Slurm only asks which of two partitions has the higher one."""
+    found, spec = imported(tmp_path, cluster=BY_PARTITION, batch=batch, hp=hp)
+    assert tuple(part.tier or 1 for part in spec.partitions) == tiers
+    assert spec.slurm is not None
+    assert spec.slurm.preemption is not None
+    rows = [row for row in found.differences if row.key == "PriorityTier" and row.change is not Change.SAME]
+    assert {row.why for row in rows} == ({ORDER} if max(tiers) < 10 else set())
+    assert {row.effect for row in rows} <= {None}
+
+
+@pytest.mark.parametrize(
+    ("hp", "qos", "effect", "said"),
+    [
+        ("DenyAccounts=lab_a,chem_", "Parent - 'root'\nAccount - 'chem_'", Effect.WIDER, "not imported: the account chem_ of the dump is not"),
+        ("DenyQos=urgent,long", "QOS - 'long':Priority", Effect.WIDER, "not imported: the QOS long of the dump is not"),
+        ("DenyAccounts=lab_a,gone", "", None, "the spec has no account gone, so no job has it: nothing changes"),
+        ("DenyAccounts=Lab_A", "", None, ""),
+    ],
+)  # fmt: skip
+def test_denied_name_that_is_lost_from_a_list_is_wider_access(
+    hp: str, qos: str, effect: Effect | None, said: str, tmp_path: Path
+) -> None:
+    """Regression: the list was `changed`, under no heading; the account gets in once it is written."""
+    found, spec = imported(tmp_path, hp=hp, qos=qos)
+    key = hp.partition("=")[0]
+    (row,) = (row for row in found.differences if row.key == key)
+    assert (row.effect, row.why) == (effect, said)
+    assert key in next(part.extra for part in spec.partitions if part.name == "hp")
 
 
 def test_mode_of_a_partition_that_is_the_clusters_changes_nothing(tmp_path: Path) -> None:
