@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic_core import PydanticCustomError
 
+from gpucluster.importer.effects import NO_CHANGE
 from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.made import FIRST_MADE_UP
 from gpucluster.importer.site import Site
@@ -24,11 +25,12 @@ _OPTION = re.compile(rf":(\w+)=(?:{_QUOTED}|({_VALUE}))")
 _LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - {_QUOTED}((?:{_OPTION.pattern})*)")
 _START = re.compile(r"(Cluster|QOS|Parent|Account|User) - '([^':]*)")  # of a line that is not read
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
+_GRES = re.compile(r"gres/([^:=]+)", re.IGNORECASE)
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")
 _READ = (  # in their places; a description and an organization change nothing for jobs, and are left out silently
     "description", "organization", "defaultaccount", "fairshare", "qos", "defaultqos",
 )  # fmt: skip
-_LIMIT = ("grp", "max", "min")  # how the key of a limit begins
+_MOST = ("grp", "max")  # how the key of a limit begins, beside `min`
 _LIMITS = {"grptres": {"gpus": _GPUS}}  # key -> the limits of a spec for its words
 _LIMITS_OF_QOS = {
     **_LIMITS,
@@ -328,11 +330,19 @@ def _lost(  # noqa: PLR0917 -- a line, what of it is lost, and why
     site: Site, place: FileLine, who: str, one: _Option, why: str = "", effect: Effect | None = None
 ) -> None:
     low = one.key.lower()
-    if low == "partition" or low.startswith(_LIMIT):
+    if low.startswith(_MOST) and not any(_limits_jobs(site, word) for word in one.value.split(",")):
+        why = why or f"no node of the site has such a GRES: {NO_CHANGE}"
+    elif low == "partition" or low.startswith((*_MOST, "min")):
         effect = Effect.WIDER
     site.complain(
         place, f"{who}: {one.key}={one.value} is not imported: {why or _WHY.get(low, _NO_FIELD)}", effect
     )
+
+
+def _limits_jobs(site: Site, word: str) -> bool:
+    """Whether a word of a limit, such as `gres/gpu:a100=4`, is not of a GRES that no node has."""
+    gres = _GRES.match(word)
+    return gres is None or gres[1].lower() in site.gres_names
 
 
 def _in_order(site: Site, found: Associations) -> list[_Account]:

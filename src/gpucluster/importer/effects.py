@@ -34,6 +34,11 @@ def _rule(_key: str, before: str, after: str) -> Effect | None:
     return Effect.WIDER if not after and before not in ("none", "mcs/none") else None
 
 
+def _denied(_key: str, before: str, after: str) -> Effect | None:
+    """The names of a list that keeps accounts or QOS out."""
+    return Effect.WIDER if set(_words(before)) - set(_words(after)) else None
+
+
 def _private(_key: str, before: str, after: str) -> Effect | None:
     """What other users do not see. `cloud` is no such word: it shows nodes that are powered down."""
     return Effect.WIDER if set(_words(before)) - {*_words(after), "cloud", "none"} else None
@@ -188,7 +193,8 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_enforced, "slurm.conf", ("accountingstorageenforce",)),
     (_private, "slurm.conf", ("privatedata",)),
     (_private, "slurmdbd.conf", ("privatedata",)),
-    (_rule, "partition", ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
+    (_rule, "partition", ("allowaccounts", "allowqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
+    (_denied, "partition", ("denyaccounts", "denyqos")),
     (_state, "partition", ("state",)),
     (_drained, "node", ("state",)),
     (_drained, "downnodes", ("state",)),

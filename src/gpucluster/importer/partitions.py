@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpucluster.importer import keys
+from gpucluster.importer.effects import NO_CHANGE
 from gpucluster.importer.extra import extra_of
 from gpucluster.importer.hardware import cpus_of, number_of, threads_as_one
 from gpucluster.importer.made import Reasons
@@ -13,7 +14,7 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.spec.fields import MAX_NODES
 
 LONGEST_TIME_MIN = 365 * 1440
-MOST_TIER = MAX_NODES  # of a spec; Slurm takes up to 65533
+_MOST_TIER = MAX_NODES  # of a spec; Slurm takes 0 to 65533
 _YES = ("yes", "true", "up", "1")
 
 
@@ -29,6 +30,7 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
     threads_of = {
         group: max(threads_as_one(site.nodes[node]) for node in members) for group, members in groups.items()
     }
+    tiers = _tiers(site, renamed, reasons)
     for name, new in renamed.items():
         settings = site.partitions[name]
         of = [pools[group] for group in groups if name in group.partitions]
@@ -45,9 +47,8 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
         made["default_time"] = keys.duration(max(1, usual))
         if "topology" in settings and settings["topology"].value in named:
             made["topology"] = settings["topology"].value
-        tier = number_of(settings, "prioritytier")
-        if tier is not None and 1 < tier <= MOST_TIER:
-            made["tier"] = tier
+        if tiers[name] > 1:
+            made["tier"] = tiers[name]
         most = number_of(settings, "maxcpuspernode")
         least = min(cpus_of(group.hardware) for group in groups if name in group.partitions)
         if most is not None and 0 < most <= least:
@@ -58,6 +59,25 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
         memory = memory_of_threads(settings, threads)
         reasons |= {("partition", new, key): why_of_threads(key, threads) for key in memory}
         yield {**made, **_with_extra({**kept_memory(site.cluster, settings), **settings, **memory})}
+
+
+def _tiers(site: Site, renamed: Mapping[str, str], reasons: Reasons) -> dict[str, int]:
+    """The tier of each partition. Slurm only compares them, so 1, 2 and so on stand for tiers that a spec does not take."""
+    written = {name: number_of(site.partitions[name], "prioritytier") for name in renamed}
+    found = {name: 1 if tier is None else tier for name, tier in written.items()}
+    if all(1 <= tier <= _MOST_TIER for tier in found.values()):
+        return found
+    order = sorted(set(found.values()))
+    reasons |= {
+        (
+            "partition",
+            new,
+            "prioritytier",
+        ): f"Slurm compares tiers, and their order is the same: {NO_CHANGE}"
+        for name, new in renamed.items()
+        if written[name] is not None or "prioritytier" not in site.partitions[name]
+    }
+    return {name: order.index(tier) + 1 for name, tier in found.items()}
 
 
 def _exclusive(cluster: Settings, partition: Settings) -> bool:

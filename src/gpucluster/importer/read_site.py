@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from gpucluster.importer import keys
+from gpucluster.importer.gpus import words_of
 from gpucluster.importer.job_container import job_container_conf
 from gpucluster.importer.lines import Effect, FileLine, Pair, Reader, Statement
 from gpucluster.importer.site import (
@@ -31,6 +32,8 @@ def read_site(reader: Reader, texts: Iterable[tuple[str, str, str]]) -> Site:
         take = _FILES.get(kind, _other(kind))
         found = (_begun(site, statement) for statement in reader.statements(shown, text))
         take(site, [statement for statement in found if statement is not None])
+    gres = {of["gres"].value for of in site.nodes.values() if "gres" in of}
+    site.gres_names = frozenset(name for value in gres for name, _, count in words_of(value) if count)
     return site
 
 

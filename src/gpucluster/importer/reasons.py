@@ -8,7 +8,7 @@ from gpucluster.importer import gpus, keys
 from gpucluster.importer.effects import NO_NODE
 from gpucluster.importer.extra import PLUGINS
 from gpucluster.importer.made import Made
-from gpucluster.importer.partitions import LONGEST_TIME_MIN, MOST_TIER
+from gpucluster.importer.partitions import LONGEST_TIME_MIN
 from gpucluster.importer.site import Key, Setting
 from gpucluster.importer.slurm_defaults import is_default
 from gpucluster.slurm.owned_keys import LISTS, OWNED, POWER
@@ -65,12 +65,6 @@ def _why_time(value: str) -> str:
     return "a time of a spec is at least 1 min" if not found else "a default time is at most the longest time"
 
 
-def _why_tier(value: str) -> str:
-    if not value.isdecimal():
-        return "not imported: it is no number"
-    return f"not imported: `partitions[].tier` is at most {MOST_TIER}" if int(value) > MOST_TIER else ""
-
-
 def _owned(kind: str, old: Setting) -> str:
     return OWNED.get(kind, {}).get(old.written.lower(), "")
 
@@ -102,7 +96,9 @@ class WhyLost:
             else "",
             _FILES_OF_OTHERS.get(kind, ""),
             f"not imported: {_PROGRAMS[key]}" if kind == "slurm.conf" and key in _PROGRAMS else "",
-            _why_tier(old.value) if (kind, key) == ("partition", "prioritytier") else "",
+            "not imported: it is no number"
+            if (kind, key) == ("partition", "prioritytier") and not old.value.isdecimal()
+            else "",
             f"not imported: {owned}" if (owned := _owned(kind, old)) else "",
             _not_extra(kind, old),
         )

@@ -58,22 +58,23 @@ def _without_part(
     """Take one limit, or one user, of the dump out of the spec; return whether it was."""
     before = dict(made.spec)
     for problem in errors if "associations" in files else ():
-        if taken := _without_limit(made, problem.path) or _without_user(made, problem.path):
+        if taken := _without_limit(made, site, problem.path) or _without_user(made, problem.path):
             message = f"{taken[0]} is not imported: {problem.message}"
             site.complain(FileLine(files["associations"][0], 1), message, taken[1])
             return made.spec != before
     return False
 
 
-def _without_limit(made: Made, path: str) -> tuple[str, Effect] | None:
-    """Take the limit at this path out, and return its words; None for another path."""
+def _without_limit(made: Made, site: Site, path: str) -> tuple[str, Effect | None] | None:
+    """Take the limit at this path out, and return its words; None for another path. Without GPUs a limit on them limits nobody."""
     if (match := _LIMIT_OF_DUMP.match(path)) is None:
         return None
     part, name, limit = match.groups()
     made.spec[part] = [
         _less(one, "limits", {limit}) if one["name"] == name else one for one in made.rows(part)
     ]
-    return f"the limit {limit} of {name}", Effect.WIDER
+    limits = not limit.startswith("gpus") or "gpu" in site.gres_names
+    return f"the limit {limit} of {name}", Effect.WIDER if limits else None
 
 
 def _without_user(made: Made, path: str) -> tuple[str, Effect] | None:

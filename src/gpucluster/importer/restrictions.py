@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpucluster.importer import keys
 from gpucluster.importer.effects import DOWN, NO_CHANGE
+from gpucluster.importer.hardware import number_of
 from gpucluster.importer.made import Made, mapping
 from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.write_yaml import Value
@@ -202,8 +203,7 @@ def _lost_exemptions(made: Made, site: Site) -> Iterator[str]:
             yield "PreemptMode"
         if "gracetime" in settings and "GraceTime" not in mapping(one.get("extra")):
             yield "GraceTime"
-        tier = settings.get("prioritytier")
-        if tier is not None and tier.value != str(one.get("tier", 1)):
+        if "prioritytier" in settings and number_of(settings, "prioritytier") is None:
             yield "PriorityTier"
 
 

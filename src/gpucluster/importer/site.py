@@ -67,6 +67,7 @@ class Site:
     named: dict[str, Named] = field(default_factory=dict[str, Named])  # of topology.yaml
     others: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by file, such as cgroup.conf
     tmp: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by node, of job_container.conf
+    gres_names: frozenset[str] = frozenset()  # of the nodes
     complaints: list[Complaint] = field(default_factory=list[Complaint])
 
     def flat(self) -> dict[Key, Setting]:

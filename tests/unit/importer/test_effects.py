@@ -236,7 +236,7 @@ def test_accounts_that_become_enforced_refuse_jobs(
         ({"user": ":QOS='normal,high'"}, Effect.REFUSED, "the user ann in lab: QOS=normal,high is not imported"),
         ({"qos": "\nQOS - 'high':Description='x'", "account": ",high'", "user": ":QOS='normal'"}, Effect.WIDER, "the user ann in lab: QOS=normal is not imported"),
         ({"account": "':MaxJobs=5"}, Effect.WIDER, "the account lab: MaxJobs=5 is not imported"),
-        ({"cluster": ":GrpTRES='gres/gpu=64'"}, Effect.WIDER, "the cluster: GrpTRES=gres/gpu=64 is not imported"),
+        ({"cluster": ":GrpTRES='cpu=64'"}, Effect.WIDER, "the cluster: GrpTRES=cpu=64 is not imported"),
         ({"qos": ":MaxWall=60"}, Effect.WIDER, "the QOS normal: MaxWall=60 is not imported"),
         ({"user": ":Partition='p'"}, Effect.WIDER, "the user ann in lab: Partition=p is not imported"),
         ({"line": "User - 'O=x':DefaultAccount='lab'"}, Effect.REFUSED, "the user O=x is not imported"),
@@ -269,7 +269,6 @@ NO_GRES = "no node of the site has such a GRES: nothing changes"
         ({"qos": ":MinTRES='gres/gpu=1'"}, "", Effect.WIDER, "no field for it"),
         ({"cluster": ":GrpTRES='gres/gpu=64'"}, GPUS, Effect.WIDER, "no field for it"),
         ({"account": "':GrpTRES='gres/gpu:v100=6'"}, GPUS, Effect.WIDER, "no field for it"),
-        ({"account": "':GrpTRES='gres/gpu=6'"}, "Gres=gpu:1g.10gb:7", Effect.WIDER, "counts"),
     ],
 )
 def test_limit_on_what_the_site_has_none_of_is_not_wider(
