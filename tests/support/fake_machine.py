@@ -49,73 +49,77 @@ class Killed(BaseException):
     """The agent was killed."""
 
 
-def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> SlurmOnAws:
-    """One pool of four slots in one zone."""
-    shape = NodeShape(
-        sockets=1,
-        cores_per_socket=2,
-        threads_per_core=1,
-        real_memory_mib=1000,
-        gpu_model="h200",
-        gpu_count=gpus,
-    )
+SLOTS = (SlotRange(zone=ZONE, prefix="h200-1a-", first=1, last=4),)
+HEAD = AwsHead(
+    name="head",
+    machine="m7i.2xlarge",
+    zone=ZONE,
+    address="10.42.0.10",
+    controller_port=6817,
+    registration_port=6890,
+)
+PARTITION = Partition(
+    name="gpu",
+    pools=("h200",),
+    default=True,
+    max_time_s=None,
+    default_time_s=3600,
+    sizes=JobSizes(memory_of_cpu_mib=1000, cpus_of_gpu=24),
+)
+TIMES = Times(
+    suspend_timeout_s=5,
+    cred_expire_s=10,
+    poll_s=1,
+    reconcile_s=3,
+    heartbeat_s=2,
+    orphan_grace_s=30,
+    refusal_s=10,
+    refusal_max_s=60,
+    self_termination_s=300,
+)
+
+
+def a_pool(*, gpus: int, always_on: int) -> AwsPool:
+    """Four slots in one zone."""
     machine = "p5en.48xlarge"
-    slots = (SlotRange(zone=ZONE, prefix="h200-1a-", first=1, last=4),)
-    pool = AwsPool(
+    return AwsPool(
         name="h200",
         min=always_on,
         max=4,
         idle_s=60,
         boot_timeout_s=120,
-        shape=shape,
+        shape=NodeShape(
+            sockets=1,
+            cores_per_socket=2,
+            threads_per_core=1,
+            real_memory_mib=1000,
+            gpu_model="h200",
+            gpu_count=gpus,
+        ),
         sources=(Source(position=0, market=Market.SPOT, machines=(machine,), zones=(ZONE,), max=None),),
-        slots=slots,
+        slots=SLOTS,
         templates=(
             LaunchTemplate(key=f"h200-spot-{machine}", source=0, machine=machine, market=Market.SPOT),
         ),
     )
+
+
+def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> SlurmOnAws:
+    """One pool of four slots in one zone."""
+    network = OwnNetwork(cidr="10.42.0.0/16", subnets=(Subnet(zone=ZONE, cidr="10.42.0.0/20"),))
     return SlurmOnAws(
         schema=1,
         name=name,
-        aws=Aws(
-            region="us-east-1",
-            network=OwnNetwork(cidr="10.42.0.0/16", subnets=(Subnet(zone=ZONE, cidr="10.42.0.0/20"),)),
-        ),
+        aws=Aws(region="us-east-1", network=network),
         image=ImageByName(os="debian-13", name="gpucluster-debian-13-slurm-24.11"),
-        head=AwsHead(
-            name="head",
-            machine="m7i.2xlarge",
-            zone=ZONE,
-            address="10.42.0.10",
-            controller_port=6817,
-            registration_port=6890,
-        ),
+        head=HEAD,
         slurm=Slurm(version="24.11"),
         kubernetes=None,
         storage=(),
-        pools=(pool,),
-        partitions=(
-            Partition(
-                name="gpu",
-                pools=("h200",),
-                default=True,
-                max_time_s=None,
-                default_time_s=3600,
-                sizes=JobSizes(memory_of_cpu_mib=1000, cpus_of_gpu=24),
-            ),
-        ),
-        leaves=(Leaf(name="leaf", slots=slots),),
-        times=Times(
-            suspend_timeout_s=5,
-            cred_expire_s=10,
-            poll_s=1,
-            reconcile_s=3,
-            heartbeat_s=2,
-            orphan_grace_s=30,
-            refusal_s=10,
-            refusal_max_s=60,
-            self_termination_s=300,
-        ),
+        pools=(a_pool(gpus=gpus, always_on=always_on),),
+        partitions=(PARTITION,),
+        leaves=(Leaf(name="leaf", slots=SLOTS),),
+        times=TIMES,
     )
 
 

@@ -22,8 +22,9 @@ from gpucluster.spec.host_fields import LAST_UID, parse_uid, parse_user_name
 _VALUE = r"(?:[0-9]+-)?[0-9]+(?::[0-9]{2}){1,2}|[^:']*"  # a time, or a word
 _QUOTED = r"'((?:[^']|'(?!:\w+=|$))*)'"  # sacctmgr escapes no quote: one within a value is before no key
 _OPTION = re.compile(rf":(\w+)=(?:{_QUOTED}|({_VALUE}))")
-_LINE = re.compile(rf"(Cluster|QOS|Parent|Account|User) - {_QUOTED}((?:{_OPTION.pattern})*)")
-_START = re.compile(r"(Cluster|QOS|Parent|Account|User) - '([^':]*)")  # of a line that is not read
+_KIND = "(Cluster|QOS|Parent|Account|User) - "
+_LINE = re.compile(rf"{_KIND}{_QUOTED}((?:{_OPTION.pattern})*)")
+_START = re.compile(rf"{_KIND}'([^':]*)")  # of a line that is not read
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,9})")
 _GRES = re.compile(r"gres/([^:=]+)", re.IGNORECASE)
 _CPUS = re.compile(r"cpu=([0-9]{1,9})")

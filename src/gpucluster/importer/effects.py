@@ -9,6 +9,7 @@ from gpucluster.importer import keys
 from gpucluster.importer.gpus import words_of
 from gpucluster.importer.lines import Effect
 from gpucluster.importer.site import Key, Setting
+from gpucluster.importer.slurm_defaults import DEFAULTS
 
 NO_CHANGE = "nothing changes"  # how a reason ends if Slurm does the same without the setting
 FUTURE = "State=FUTURE: the node does not exist yet"
@@ -22,8 +23,8 @@ def effect_of(at: Key, old: Setting | None, new: Setting | None, why: str) -> Ef
     if why.endswith((NO_CHANGE, DOWN)) or why in (FUTURE, UNUSED, NO_NODE):
         return None
     kind, _, key = at
-    judge = _JUDGES.get((kind, key))
-    if judge is None or (old is None and judge not in _ALSO_NEW):
+    judge = (_ALSO_NEW if old is None else _JUDGES).get((kind, key))
+    if judge is None:
         return None
     before, after = ("" if one is None else one.value.lower() for one in (old, new))
     return judge(key, before, after)
@@ -91,7 +92,7 @@ def _sooner(key: str, before: str, after: str) -> Effect | None:
 def _more_memory(key: str, before: str, after: str) -> Effect | None:
     """What a job may have above the memory that it asks for: percent of it, or of MinRAMSpace MB."""
     try:
-        least = _WITHOUT_KEY[key]
+        least = max(map(float, DEFAULTS["cgroup.conf"][key]))
         return Effect.ENDED if float(before) > max(least, float(after or 0)) else None
     except ValueError:
         return Effect.ENDED
@@ -112,13 +113,8 @@ def _confined(_key: str, before: str, after: str) -> Effect | None:
 
 
 def _moved(_key: str, before: str, after: str) -> Effect | None:
-    """The folder with the jobs that run and wait."""
+    """The folder with the jobs that run and wait, or that in which slurmd finds the steps that run."""
     return Effect.ENDED if before.rstrip("/") != after.rstrip("/") else None
-
-
-def _of_steps(key: str, before: str, after: str) -> Effect | None:
-    """The folder in which slurmd finds the steps that run; a site without the key has the rendered one."""
-    return _moved(key, before, after)
 
 
 def _counted(_key: str, before: str, after: str) -> Effect | None:
@@ -181,21 +177,23 @@ _IMPLIED = {  # what Slurm searches in AccountingStorageEnforce -> what it enfor
     "wckeys": ("associations", "wckeys"),
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }
-_WITHOUT_KEY = {  # Slurm's defaults (cgroup.conf(5)): percent, of MinRAMSpace MB
-    "allowedramspace": 100.0, "allowedswapspace": 0.0, "minramspace": 30.0,
-}  # fmt: skip
 _ON = ("yes", "true", "up", "1")  # s_p_handle_boolean
 _KEPT_FREE = ("down", "drain", "fail", "failing")
-_ALSO_NEW = (_state, _bound, _confined, _enforced, _moved)  # also where the site's files have no such key
 _Judge = Callable[[str, str, str], Effect | None]
-_BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
-    (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
+_Table = tuple[tuple[_Judge, str, tuple[str, ...]], ...]
+_ALSO_NEW_BY_USE: _Table = (  # also where the site's files have no such key
     (_enforced, "slurm.conf", ("accountingstorageenforce",)),
+    (_state, "partition", ("state",)),
+    (_confined, "slurm.conf", ("taskplugin",)),
+    (_moved, "slurm.conf", ("statesavelocation",)),
+    (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace", "constraindevices")),
+)
+_BY_USE: _Table = (
+    (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
     (_private, "slurm.conf", ("privatedata",)),
     (_private, "slurmdbd.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "allowqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
     (_denied, "partition", ("denyaccounts", "denyqos")),
-    (_state, "partition", ("state",)),
     (_drained, "node", ("state",)),
     (_drained, "downnodes", ("state",)),
     (_limit, "slurm.conf", ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode")),
@@ -205,13 +203,10 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_left, "slurm.conf", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
     (_left, "partition", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),
     (_sooner, "partition", ("defaulttime",)),
-    (_confined, "slurm.conf", ("taskplugin",)),
-    (_moved, "slurm.conf", ("statesavelocation",)),
-    (_of_steps, "slurm.conf", ("slurmdspooldir",)),
+    (_moved, "slurm.conf", ("slurmdspooldir",)),
     (_more_memory, "cgroup.conf", ("allowedramspace", "allowedswapspace", "minramspace")),
     (_less_memory, "cgroup.conf", ("maxrampercent",)),
     (_counted, "slurm.conf", ("selecttypeparameters",)),
-    (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace", "constraindevices")),
     (_x11, "slurm.conf", ("prologflags",)),
     (_options, "slurm.conf", ("plugstackconfig",)),
     (_asked, "slurm.conf", ("licenses",)),
@@ -219,4 +214,7 @@ _BY_USE: tuple[tuple[_Judge, str, tuple[str, ...]], ...] = (
     (_asked, "partition", ("partitionname",)),
     (_gres, "node", ("gres",)),
 )  # fmt: skip
-_JUDGES = {(kind, key): judge for judge, kind, found in _BY_USE for key in found}
+_ALSO_NEW, _JUDGES = (
+    {(kind, key): judge for judge, kind, found in table for key in found}
+    for table in (_ALSO_NEW_BY_USE, (*_ALSO_NEW_BY_USE, *_BY_USE))
+)
