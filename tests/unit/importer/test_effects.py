@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from gpucluster.cli.import_ import report
 from gpucluster.cli.main import app_of
+from gpucluster.importer.differences import Change
 from gpucluster.importer.effects import effect_of
 from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.run import import_files
@@ -190,6 +191,32 @@ def test_plugin_that_constrains_devices_says_it(tmp_path: Path) -> None:
         row.why
         == "without task/cgroup no cgroup ends a job above its memory, and a job sees every GPU of its nodes"
     )
+
+
+@pytest.mark.parametrize("plugins", ["lua", "lua,require_timelimit", "require_timelimit"])
+@pytest.mark.parametrize("node", ["", GPUS])
+def test_job_submit_script_of_the_site_is_never_that_of_the_spec(
+    plugins: str, node: str, tmp_path: Path
+) -> None:
+    """Regression: `lua` of a site with GPUs was the same as gpucluster's own script, so its rules were lost without a word."""
+    files = site(tmp_path, cluster=f"JobSubmitPlugins={plugins}", node=node)
+    assert effects(files) == [(Effect.WIDER, "JobSubmitPlugins")]
+
+
+@pytest.mark.parametrize(
+    ("part", "line", "key"),
+    [
+        ("cgroup", "ConstrainDevices=1", "ConstrainDevices"),
+        ("partition", "Default=1", "Default"),
+        ("cluster", "SlurmdSpoolDir=/var/spool/slurmd/", "SlurmdSpoolDir"),
+        ("cluster", "StateSaveLocation=/var/spool/slurmctld/", "StateSaveLocation"),
+    ],
+)
+def test_other_form_of_the_same_value_is_the_same(part: str, line: str, key: str, tmp_path: Path) -> None:
+    """Regression: `changed`, with a sentence of what then happens."""
+    files = site(tmp_path, **{part: line}, **({} if part == "cgroup" else {"node": GPUS}))
+    (row,) = (row for row in import_files(files, version="26.05").differences if row.key == key)
+    assert row.change is Change.SAME
 
 
 def test_site_that_names_no_state_folder_has_slurms_own(tmp_path: Path) -> None:

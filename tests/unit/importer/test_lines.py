@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from gpucluster import catalog
 from gpucluster.errors import GpuclusterError
 from gpucluster.importer.files import Folder
-from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH, Effect, Reader
+from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH, Effect, FileLine, Reader
 from gpucluster.importer.run import Imported, import_files
+from gpucluster.importer.site import Site
 from gpucluster.spec import inspect_text
 
 GOOD = "ClusterName=c\nSlurmctldHost=ctl(10.0.0.1)\nNodeName=n[1-2] NodeAddr=10.0.0.[2-3] CPUs=4\nPartitionName=p Nodes=n[1-2]\n"
@@ -260,6 +261,26 @@ def test_line_of_many_words_takes_no_square_of_its_time(tmp_path: Path) -> None:
         return max(0.001, min(times))
 
     assert cpu_time(96_000) < 24 * cpu_time(12_000)
+
+
+def test_partition_without_nodes_is_read(tmp_path: Path) -> None:
+    """Regression: an empty list was said to be no hostlist."""
+    assert not _of(tmp_path, f'{GOOD}PartitionName=q Nodes=""\n').complaints
+
+
+def test_many_complaints_take_no_square_of_their_time() -> None:
+    """Regression: each was compared with all before it."""
+
+    def cpu_time(count: int) -> float:
+        times = list[float]()
+        for _ in range(3):
+            start, site = time.process_time(), Site()
+            for line in range(count):
+                site.complain(FileLine("f", line), "m")
+            times.append(time.process_time() - start)
+        return max(0.001, min(times))
+
+    assert cpu_time(16_000) < 24 * cpu_time(2_000)
 
 
 @pytest.mark.parametrize("key", ["Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"])

@@ -204,3 +204,22 @@ def test_limits_count_at_submission_as_on_the_site(line: str, value: str, tmp_pa
     _, spec = imported(tmp_path, line + NODES)
     assert spec.slurm is not None
     assert spec.slurm.extra["EnforcePartLimits"] == value
+
+
+def test_mps_beside_other_nodes_of_a_partition_costs_itself_alone(tmp_path: Path) -> None:
+    """Regression: `mps-alone` refused the spec, and the import ended as a bug of gpucluster."""
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=c\nGresTypes=gpu,mps\nNodeName=a[1-2] CPUs=4 Gres=gpu:t4:2,mps:200\nNodeName=b CPUs=4 Gres=gpu:t4:2,mps:200\n"
+        "NodeName=m CPUs=4\nPartitionName=all Nodes=a[1-2],m\nPartitionName=mps Nodes=b\n"
+    )
+    found = import_files([tmp_path], version="26.05")
+    sharing = {
+        pool.name: pool.sharing and pool.sharing.mps
+        for pool in inspect_text(found.text, "c.yaml", catalog.load()).result().pools
+    }
+    assert sharing == {"a": None, "m": None, "b": 100}
+    (row,) = (row for row in found.differences if row.key == "Gres" and row.before and row.effect)
+    assert (row.names, row.effect) == (("a1", "a2"), Effect.REFUSED)
+    assert row.why.startswith(
+        "not imported: the GPUs of 'a' are shared by MPS, so each node of this partition"
+    )
