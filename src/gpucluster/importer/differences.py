@@ -8,7 +8,7 @@ changed    both have it, with different values
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpucluster.importer import keys
@@ -42,6 +42,8 @@ def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Diffe
     rows: dict[tuple[object, ...], list[_Cell]] = {}
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
+        if old is not None and new is not None and key in _OF_FILES:
+            old = replace(old, value=f"{old.value} of the site")
         kind, name, low = key
         change = _class(kind, low, old, new)
         if change is Change.CHANGED and _same_hosts(key, site, rendered, made):
@@ -149,4 +151,5 @@ def _class(kind: str, key: str, old: Setting | None, new: Setting | None) -> Cha
 _OF_EACH = frozenset(
     ("nodename", "nodeaddr", "nodehostname", "bcastaddr", "port")
 )  # each node has its own value
+_OF_FILES = (("slurm.conf", "", "jobsubmitplugins"),)  # `lua` names another script in each
 _NOTHING = Setting("", FileLine("", 0), "")

@@ -35,6 +35,11 @@ def _rule(_key: str, before: str, after: str) -> Effect | None:
     return Effect.WIDER if not after and before not in ("none", "mcs/none") else None
 
 
+def _scripts(_key: str, before: str, _after: str) -> Effect | None:
+    """Rules of the site's own for each job; `lua` of the rendered file is another script."""
+    return Effect.WIDER if before else None
+
+
 def _denied(_key: str, before: str, after: str) -> Effect | None:
     """The names of a list that keeps accounts or QOS out."""
     return Effect.WIDER if set(_words(before)) - set(_words(after)) else None
@@ -123,7 +128,7 @@ def _counted(_key: str, before: str, after: str) -> Effect | None:
 
 def _bound(key: str, before: str, after: str) -> Effect | None:
     """Whether cgroups keep a job to its memory, or its swap, above which it is ended, or to the GPUs of its GRES."""
-    had, has = (text in _ON for text in (before, after))
+    had, has = (text in keys.YES for text in (before, after))
     if has and not had:
         return Effect.REFUSED if key == "constraindevices" else Effect.ENDED
     return Effect.WIDER if had and not has else None
@@ -177,7 +182,6 @@ _IMPLIED = {  # what Slurm searches in AccountingStorageEnforce -> what it enfor
     "wckeys": ("associations", "wckeys"),
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }
-_ON = ("yes", "true", "up", "1")  # s_p_handle_boolean
 _KEPT_FREE = ("down", "drain", "fail", "failing")
 _Judge = Callable[[str, str, str], Effect | None]
 _Table = tuple[tuple[_Judge, str, tuple[str, ...]], ...]
@@ -189,7 +193,8 @@ _ALSO_NEW_BY_USE: _Table = (  # also where the site's files have no such key
     (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace", "constraindevices")),
 )
 _BY_USE: _Table = (
-    (_rule, "slurm.conf", ("jobsubmitplugins", "disablerootjobs", "mcsplugin")),
+    (_rule, "slurm.conf", ("disablerootjobs", "mcsplugin")),
+    (_scripts, "slurm.conf", ("jobsubmitplugins",)),
     (_private, "slurm.conf", ("privatedata",)),
     (_private, "slurmdbd.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "allowqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),

@@ -46,7 +46,8 @@ _OF_USER = re.compile(r":(?://)?")  # slurm:PASSWORD@db, http://USER:PASSWORD@es
 _OF_PROGRAM = re.compile(r"(/\S+\s).*", re.DOTALL)  # from its options on
 _WORD = re.compile(r"\b\w++[=:]")  # whole: a search from each of its letters takes the square of its length
 _UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
-_YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
+YES = ("yes", "true", "up", "1")  # s_p_handle_boolean
+_YES_NO = {**dict.fromkeys(YES, "yes"), **dict.fromkeys(("no", "false", "down", "0"), "no")}
 
 
 def canonical(kind: str, key: str) -> str:
@@ -136,7 +137,9 @@ def _meaning(kind: str, key: str, text: str) -> object:
             return (minutes if (kind, key) in TIMES else seconds)(text)
         except ValueError:
             return text.lower()
-    text = text.replace("job_container/", "namespace/")  # the name before 25.11
+    text = text.replace("job_container/", "namespace/").rstrip(
+        "/"
+    )  # the name before 25.11; the end of a path
     words = sorted(_YES_NO.get(word.strip().lower(), word.strip().lower()) for word in text.split(","))
     return tuple(words)
 

@@ -15,7 +15,6 @@ from gpucluster.spec.fields import MAX_NODES
 
 LONGEST_TIME_MIN = 365 * 1440
 _MOST_TIER = MAX_NODES  # of a spec; Slurm takes 0 to 65533
-_YES = ("yes", "true", "up", "1")
 
 
 def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
@@ -93,7 +92,7 @@ def _default(site: Site, renamed: Iterable[str]) -> str:
     marked = [
         name
         for name in renamed
-        if "default" in site.partitions[name] and site.partitions[name]["default"].value.lower() in _YES
+        if "default" in site.partitions[name] and site.partitions[name]["default"].value.lower() in keys.YES
     ]
     return marked[-1] if marked else ""
 

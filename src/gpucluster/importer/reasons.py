@@ -131,7 +131,9 @@ def _unknown(kind: str, written: str, version: str) -> str:
 _OTHER_FOLDER = "without a copy of the site's folder, made while slurmctld is stopped, running jobs are ended, and queued ones are gone"
 _NO_SWAP = "a job has no swap beside its memory: above it the job is ended"
 _OWN_GPUS = "a job sees no GPU that it did not ask for"
+_OWN_SCRIPT = "the site's plugins and its job_submit.lua; gpucluster's own script is that of `partitions[].requires_gpus`"
 _CHANGED = {
+    ("slurm.conf", "jobsubmitplugins"): f"not imported: {_OWN_SCRIPT}",
     ("cgroup.conf", "constraindevices"): _OWN_GPUS,
     ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
@@ -170,6 +172,7 @@ _FILES_OF_OTHERS = {
     "gres.conf": "gpucluster writes the devices of the pool's `machine` and `sharing`",
 }
 _PROGRAMS = {  # a program of the site: what to do with it
+    "jobsubmitplugins": _OWN_SCRIPT,
     "healthcheckprogram": "write `health`: gpucluster's checks run on idle nodes",
     "prolog": "write `health`: gpucluster's checks run before each job. What the program prepares belongs into the hosts' own set-up or into `slurm.private_tmp`",
     "epilog": "write `health`: gpucluster's checks run after each job. slurmd itself ends what a job leaves; `slurm.private_tmp` removes its files",

@@ -27,6 +27,7 @@ def valid_spec(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> 
         lambda errors: _without_extra(made, errors),
         lambda errors: _without_preemption(made, errors),
         lambda errors: _without_tmp_folder(made, errors),
+        lambda errors: _without_mps(made, errors),
         lambda errors: _without_part(made, site, files, errors),
         lambda errors: _without_accounts(made, site, files, errors),
         lambda errors: _without_extra(made, errors),  # some keys need accounting
@@ -50,6 +51,23 @@ def _without_tmp_folder(made: Made, errors: Iterable[Problem]) -> bool:
         made.spec["slurm"] = {key: value for key, value in made.slurm.items() if key != "private_tmp"}
         made.reasons[JOB_CONTAINER, "", "basepath"] = f"not imported: {why}"
     return bool(why)
+
+
+def _without_mps(made: Made, errors: Iterable[Problem]) -> bool:
+    """Take MPS off the pools beside others in a partition; return whether there was one."""
+    why = next((problem.message for problem in errors if problem.id == "mps-alone"), "")
+    of_mps = {str(one["name"]) for one in made.rows("pools") if "mps" in mapping(one.get("sharing"))}
+    partitions = [one["pools"] for one in made.rows("partitions")] if why else []
+    listed = [set(map(str, pools)) for pools in partitions if isinstance(pools, list)]
+    mixed = {pool for pools in listed if not pools <= of_mps for pool in pools & of_mps}
+    for one in made.rows("pools"):
+        if one["name"] in mixed:
+            names = expand_slurm(str(one["hosts"]))
+            made.reasons |= {("node", name, "gres"): f"not imported: {why}" for name in names}
+    made.spec["pools"] = [
+        _less(one, "sharing", {"mps"}) if one["name"] in mixed else one for one in made.rows("pools")
+    ]
+    return bool(mixed)
 
 
 def _without_part(

@@ -69,6 +69,7 @@ class Site:
     tmp: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by node, of job_container.conf
     gres_names: frozenset[str] = frozenset()  # of the nodes
     complaints: list[Complaint] = field(default_factory=list[Complaint])
+    _told: set[Complaint] = field(default_factory=set[Complaint])
 
     def flat(self) -> dict[Key, Setting]:
         """Every setting by its kind, name and key."""
@@ -123,7 +124,7 @@ class Site:
 
     def names(self, listed: Setting) -> tuple[str, ...]:
         """The names of a hostlist; none, with a complaint, if it is no hostlist."""
-        found = expanded(listed.value)
+        found = expanded(listed.value) if listed.value else ()
         if isinstance(found, str):
             self.complain(listed.place, f"{listed.written}={quoted(listed.value)} is not a hostlist: {found}")
             return ()
@@ -132,7 +133,8 @@ class Site:
     def complain(self, place: FileLine, message: str, effect: Effect | None = None) -> None:
         """Report a line once."""
         complaint = Complaint(place, message, effect)
-        if complaint not in self.complaints:
+        if complaint not in self._told:
+            self._told.add(complaint)
             self.complaints.append(complaint)
 
 
