@@ -4,7 +4,6 @@ Each check compares one pool, or the cluster, before and after. It yields the co
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops import pod_storage, rebuilt
@@ -13,7 +12,8 @@ from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import ended_nodes, zones_held
 from gpucluster.plan import names
-from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws, eks_of
+from gpucluster.plan.model import ClusterPlan, Pool, SlurmOnAws, eks_of
+from gpucluster.slurm import hostlist
 from gpucluster.spec import UpdateClass
 from gpucluster.text import listed
 
@@ -49,12 +49,13 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _plane_zones(old, new)
     yield from _node_groups(old, new)
     yield from _drivers(old, new)
-    before = _by_name(old)
+    before, every = _by_name(old), _nodes(new)
     by_hand = not (_on_eks(old) and _on_eks(new))
     for name, pool in _by_name(new).items():
         was = before.get(name)
         if was is None or type(was) is not type(pool):  # a pool of another orchestrator is a different pool
             continue
+        yield from _slots(was, pool, every)
         for check in _POOL_CHECKS:
             yield from check(was, pool)
         if not isinstance(pool, Pool):
@@ -148,21 +149,28 @@ def _plane_zones(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
         yield Consequence(path="aws.network.zones", update=UpdateClass.REPLACE, message=message)
 
 
-def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
-    if not (isinstance(old, Pool) and isinstance(new, Pool)):
-        return  # Kubernetes assigns node names itself
-    gone = [lost for span in old.slots for lost in _lost(span, new.slots)]
+def _nodes(plan: ClusterPlan) -> frozenset[str]:
+    """Return the nodes of Slurm. Kubernetes assigns node names itself."""
+    return frozenset(name for one in pools_of(plan) if isinstance(one, Pool) for name in one.node_names)
+
+
+def _slots(old: AnyPool, new: AnyPool, every: frozenset[str]) -> Iterator[Consequence]:
+    """Check what leaves the cluster. `every`: all nodes that it has then."""
+    gone = [name for name in old.node_names if name not in every] if isinstance(old, Pool) else []
     if gone:
-        removed = ", ".join(span.hostlist for span in gone)
-        message = f"{removed} are removed from Slurm's files: {WAITS}"
+        message = f"{hostlist.fold(gone)} are removed from Slurm's files: {WAITS}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
 def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     change = _hardware(old, new)
-    if change and isinstance(old, Pool):  # nobody replaces a host
-        rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
+    if change and isinstance(old, Pool) and isinstance(new, Pool) and _shares(old, new):
+        rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS  # nobody replaces a host
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=f"{change}: {rest}")
+
+
+def _shares(old: Pool, new: Pool) -> bool:
+    return not {*old.node_names}.isdisjoint(new.node_names)
 
 
 def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
@@ -218,7 +226,6 @@ def _placed(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
 
 
 _POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = (
-    _slots,
     _shape,
     _always_on,
     _moved,
@@ -228,15 +235,6 @@ _POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = 
 
 def _on_eks(plan: ClusterPlan) -> bool:
     return plan.aws is not None and eks_of(plan) is not None
-
-
-def _lost(span: SlotRange, now: tuple[SlotRange, ...]) -> Iterator[SlotRange]:
-    """Return the ranges of `span` that are not in the new slots."""
-    kept = {n for other in now if other.prefix == span.prefix for n in range(other.first, other.last + 1)}
-    gone = [n for n in range(span.first, span.last + 1) if n not in kept]
-    starts = [n for n in gone if n - 1 in kept or n == span.first]
-    ends = [n for n in gone if n + 1 in kept or n == span.last]
-    return (replace(span, first=first, last=last) for first, last in zip(starts, ends, strict=True))
 
 
 def _by_name(plan: ClusterPlan) -> dict[str, AnyPool]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import hosts, manifests, pods
+from gpucluster.gitops import hosts, manifests, moved_nodes, pods
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
@@ -145,6 +145,8 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
         pool = _POOL.match(found.path)
         is_of_pods = without_slurm or (pool is not None and pool[1] in of_pods)
         change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts(old, new), eks=eks), plane)
+        if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
+            change = moved_nodes.reworded(change, old.plan, new.plan)
         if same:
             change = replace(change, update=UpdateClass.NONE, why="the plan is the same")
         elif other and change.path not in _IDENTITY:

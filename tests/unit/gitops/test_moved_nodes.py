@@ -62,9 +62,9 @@ def test_nodes_wait_for_their_jobs_only_if_the_head_holds_the_bundle(edit: str) 
         ("split", ["gpu[03-04] move to the pool spare, and get its features and partitions"]),
         ("joined", ["gpu[03-04] move to the pool h100, and get its features and partitions"]),
         ("renamed", ["gpu[01-04] move to the pool other, and get its features and partitions"]),
-        ("split, with other hardware", [f"gpu[03-04] move to the pool spare as other machines: {WAITS}"]),
-        ("joined, with other hardware", [f"gpu[03-04] move to the pool h100 as other machines: {WAITS}"]),
-        ("split, with other addresses", [f"gpu[03-04] move to the pool spare as other machines: {WAITS}"]),
+        ("split, with other hardware", [f"gpu[03-04] move to the pool spare with other hardware or another address: {WAITS}"]),
+        ("joined, with other hardware", [f"gpu[03-04] move to the pool h100 with other hardware or another address: {WAITS}"]),
+        ("split, with other addresses", [f"gpu[03-04] move to the pool spare with other hardware or another address: {WAITS}"]),
         ("split, with one less", ["gpu03 move to the pool spare", f"gpu04 are removed from Slurm's files: {WAITS}"]),
         ("swapped", ["gpu[01-02] move to the pool spare", "gpu[03-04] move to the pool h100"]),
     ],
@@ -74,3 +74,10 @@ def test_nodes_are_told_where_they_go(edit: str, words: list[str]) -> None:
     assert [word for word in words if not any(word in one for one in said)] == []
     removed = [one for one in said if "removed from Slurm's files" in one or "its nodes are removed" in one]
     assert bool(removed) is (edit == "split, with one less")
+
+
+def test_host_of_another_pool_is_not_added() -> None:
+    """It said that a host is added, and that no other host changes."""
+    said = _said(a_diff(*EDITS["joined, with other hardware"]))
+    assert not [one for one in said if "host is added" in one or "an added host" in one]
+    assert "gpu[03-04] come from the pool spare" in said
