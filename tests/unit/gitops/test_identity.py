@@ -190,3 +190,49 @@ def test_shorter_keep_names_the_files():
     longer = a_diff(long, short).effects
     assert longer is not None
     assert longer.data == "stays where it is"
+
+
+_ADDRESS = ("machine: m7i.xlarge", "address: 10.63.0.60, machine: m7i.xlarge")
+_ONE_NODE = ("max: 2", "max: 1")
+
+
+@pytest.mark.parametrize(
+    "edit", ["another database", "accounting added", "accounting added without accounts"]
+)
+@pytest.mark.parametrize("removes", [False, True])
+def test_nothing_starts_on_another_head_with_the_state_of_another_database(edit, removes):
+    """It said that queued jobs start when the new head is up, and that jobs on removed nodes are ended."""
+    old, new = (one.replace(*WITH_STATE) for one in EDITS[edit])
+    found = a_diff(old, (new.replace(*_ONE_NODE, 1) if removes else new).replace(*_ADDRESS, 1)).effects
+    assert found is not None
+    assert found.split.startswith("another head cannot get another accounting database")
+    assert found.running.startswith(
+        "go on without slurmctld; a job that reads a file system of the head waits for it"
+    )
+    assert (
+        found.queued
+        == "wait until slurmctld starts: it does not with the state of the old accounting database"
+    )
+    assert "Slurm's commands wait until slurmctld starts, which it does not" in found.sessions
+    assert "when the new head is up" not in " ".join(what for _, what in found.lines())
+    assert not [one for one in found.clauses if one.rows != ("nothing-leaves",)]
+
+
+_NO_SPARE = ("  - {name: night, pools: [spare], max_time: 8h}\n", "")
+_REFUSED = {
+    "AWS, a node": (EDITS["another database"][0], EDITS["another database"][1].replace(*_ONE_NODE, 1)),
+    "AWS, a partition": (EDITS["another database"][0], EDITS["another database"][1].replace(*_NO_SPARE).replace("pools: [small]", "pools: [small, spare]")),
+    "hosts": (LAB, changed(LAB_WITH, ("count: 8}", "count: 4}"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", _REFUSED)
+def test_head_that_refuses_a_bundle_does_not_wait_for_jobs(edit):
+    """It said that jobs on what is removed finish, and that the head applies the bundle after them."""
+    found = a_diff(*_REFUSED[edit]).effects
+    assert found is not None
+    assert "cannot come in the edit that removes or changes nodes or partitions" in found.split
+    assert found.running == "go on: the head refuses the bundle, and goes on with the old one"
+    assert found.queued == "stay in the queue: the head refuses the bundle, and goes on with the old one"
+    assert found.sessions == "stay open"
+    assert not [one for one in found.clauses if one.rows != ("nothing-leaves",)]
