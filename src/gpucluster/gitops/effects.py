@@ -53,12 +53,12 @@ def of_jobs(
     """Return the effects on a Slurm cluster. `apply` has the commands that apply the spec."""
     changes, (old, new) = tuple(changes), plans
     stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
-    said = [] if found.queue_lost else list(notes(changes))
+    unread = found.refuses or found.controller is Controller.OTHER_DATABASE
+    said = [] if found.queue_lost or unread else list(notes(changes))
     said += [] if stays is None else [identity.note(old, stays, moved=found.new_head), boots.note(old, stays)]
     by_head = "" if stays is None else identity.refused(old, stays, moved=found.new_head)
-    asked = requests.clauses(
-        old, stays, Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
-    )
+    way = Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
+    asked = () if unread else requests.clauses(old, stays, way)
     later = (*apply, *steps.after(found), *(step for one in said for step in one.after))
     only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
     fails = found.smaller and not found.refused and only_smaller

@@ -14,6 +14,7 @@ from gpucluster.gitops.storage_events import Loss, Mounts
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ExternalDatabase, ImageById, SlurmOnAws, SlurmPlan
 from gpucluster.plan.removals import Removals, removals
+from gpucluster.plan.slurm_identity import has_other_database
 from gpucluster.plan.state_storage import state_mount
 from gpucluster.spec import UpdateClass
 
@@ -36,9 +37,15 @@ class Controller(Enum):
     HEAD_RESTARTS = 3
     REPLACED = 4  # a new head has the state
     LEFT_STOPPED = 5  # the head stops, and stays stopped
-    OLDER = 6  # slurmctld does not start: its state is of a newer version
-    EMPTY = 7  # slurmctld starts without its state
-    REMOVED = 8
+    OTHER_DATABASE = (
+        6  # slurmctld does not start on a new head: its state has another number (`identity.split`)
+    )
+    OLDER = 7  # slurmctld does not start: its state is of a newer version
+    EMPTY = 8  # slurmctld starts without its state
+    REMOVED = 9
+
+
+_BY_BUNDLE = {Controller.RESTARTS, Controller.COPIES_STATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,7 @@ class Events:
     left_stopped: bool = False  # also of a head without state
     new_head: bool = False
     fleet_stops: bool = False
+    refuses: bool = False  # the head goes on with the old bundle until the edit is split (`identity.split`)
     removals: Removals = field(default_factory=Removals)
     login_ends: bool = False  # a login machine stops, is replaced, or leaves
     login_gone: bool = False  # it is replaced, or leaves
@@ -81,7 +89,7 @@ class Events:
     @property
     def held(self) -> bool:
         """Whether the head holds the bundle: a new head has no applied bundle, and applies it at once."""
-        return bool(self.removals) and not self.new_head and not self.queue_lost
+        return bool(self.removals) and not (self.new_head or self.queue_lost or self.refuses)
 
     @property
     def queue_lost(self) -> bool:
@@ -136,16 +144,18 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
     login_gone = _login_gone(old, new, resources)
     login_ends = login_gone or _login_restarts(old, new, resources)
     stopped = not new_head and bool(storage_events.detached(old, new))
+    refuses = not new_head and bool(gone) and has_other_database(old, new)
     found = {
         *_of_changes(changes),
         *_of_head(old, new, resources),
         *_of_state(old, new, lost, new_head=new_head),
-    }
+    } - (_BY_BUNDLE if refuses else set())
     return Events(
         controller=_most_severe((*found, *([Controller.LEFT_STOPPED] if stopped else []))),
         left_stopped=stopped,
         new_head=new_head,
         fleet_stops=_stops(changes) or _empties_subnets(old, new, resources),
+        refuses=refuses,
         removals=gone,
         login_ends=login_ends,
         login_gone=login_gone,
@@ -189,7 +199,8 @@ def _of_state(
     """Yield what happens to slurmctld's state. The queue is lost where a head starts without it."""
     was, now = state_mount(old), state_mount(new)
     if new_head:
-        yield Controller.EMPTY if was is None or now is None else Controller.REPLACED
+        kept = Controller.OTHER_DATABASE if has_other_database(old, new) else Controller.REPLACED
+        yield Controller.EMPTY if was is None or now is None else kept
     if was in {one.path for one in lost}:
         yield Controller.EMPTY
     if now is not None and now != was:

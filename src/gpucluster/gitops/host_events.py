@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpucluster.gitops.events import Renamed, emptied, exchanges_uids, is_older, renamed
+from gpucluster.gitops.identity import split
 from gpucluster.gitops.model import Kind, SpecChange
 from gpucluster.gitops.storage_events import Mounts, mounts
 from gpucluster.plan.model import HostHead, LocalDatabase, NfsFromHead, SlurmOnHosts
@@ -38,9 +39,14 @@ class HostEvents:
         return _place(self.old.head) != _place(self.new.head)
 
     @property
+    def refuses(self) -> bool:
+        """Whether the head goes on with the old bundle until the edit is split. An older slurmctld has no state that differs."""
+        return not self.older and not self.head_moves and split(self.old, self.new, moved=False) != ""
+
+    @property
     def held(self) -> bool:
         """Whether the head holds the bundle. Another head has no applied one, and applies it at once."""
-        return bool(self.removals) and not self.head_moves
+        return bool(self.removals) and not (self.head_moves or self.refuses)
 
 
 def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> HostEvents:

@@ -19,6 +19,7 @@ from gpucluster.gitops.sentences import (
     NODE_HOLDS,
     OLDER_DATABASE,
     PARTITION_HOLDS,
+    REFUSES,
     START_AFTER,
     START_ELSEWHERE,
     STAYS,
@@ -34,6 +35,7 @@ from gpucluster.text import listed
 # OLD and NEW stand for the heads
 RUNNING: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.fleet_stops or e.older, MUST_END, total=True),
+    Row(lambda e: e.refuses, f"go on: {REFUSES}", requests=STAYS),
     Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES, requests=DRAINS),
     Row(lambda e: e.held, FINISH_IN_PARTITION, requests=STAYS),
     Row(always, "go on", requests=STAYS),
@@ -50,6 +52,7 @@ QUEUED: tuple[Row[HostEvents], ...] = (
         "are lost if slurmctld's state is not copied from OLD to NEW before the playbook; else they start after the change",
         total=True,
     ),
+    Row(lambda e: e.refuses, f"stay in the queue: {REFUSES}", requests=STAYS),
     Row(
         lambda e: e.removals.partitions,
         PARTITION_HOLDS,
@@ -76,11 +79,11 @@ _SRUN: tuple[Row[HostEvents], ...] = (
 _COMMANDS: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
     Row(
-        lambda e: is_refused(e.old, e.new) and not (e.older or e.held),
+        lambda e: is_refused(e.old, e.new) and not (e.older or e.refuses),
         "Slurm's commands wait while slurmctld is stopped",
     ),
     Row(
-        lambda e: e.restarts or e.version or takes_name(e.old, e.new),
+        lambda e: not e.refuses and (e.restarts or e.version or takes_name(e.old, e.new)),
         "Slurm's commands wait while slurmctld restarts",
     ),
 )

@@ -47,9 +47,10 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
     events = host_events(old, new, found)
-    said = [*notes(found, ROWS), _of_identity(events)]
+    said = [*(() if events.refuses else notes(found, ROWS)), _of_identity(events)]
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
-    asked = () if events.older or events.head_moves else requests.clauses(old, new, way)
+    unread = events.older or events.head_moves or events.refuses
+    asked = () if unread else requests.clauses(old, new, way)
     found_effects = Effects(
         running=host_sentences.running(
             events, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))

@@ -38,8 +38,11 @@ ALL_DRAIN = ("nodes-drained",)
 START_AFTER = "stay in the queue, and start after the change"
 START_ELSEWHERE = "stay in the queue, and start on other nodes of their partition"
 NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
-_LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
+REFUSES = "the head refuses the bundle, and goes on with the old one"
+_NO_SLURMCTLD = "wait until slurmctld runs: with the old state it does not on the new head"
+_WITHOUT = f"go on without slurmctld; {_FROM_HEAD}"
+_LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _AT_ONCE = f"a new head applies the bundle at once; others go on, {_FROM_HEAD}"
 _REMOVED = "on nodes and in partitions that are removed are ended by Slurm"
 _OTHER_HARDWARE = "on nodes with other CPUs or GPUs are requeued"
@@ -52,6 +55,8 @@ RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
     Row(lambda e: e.fleet_stops, MUST_END, total=True),
     Row(_is(Controller.EMPTY), _LOST, total=True),
+    Row(_is(Controller.OTHER_DATABASE), _WITHOUT, requests=STAYS),
+    Row(lambda e: e.refuses, f"go on: {REFUSES}", requests=STAYS),
     Row(
         lambda e: e.new_head and e.removals.changed and _gone(e),
         f"{_REMOVED}, and {_OTHER_HARDWARE}: {_AT_ONCE}",
@@ -65,7 +70,7 @@ RUNNING: tuple[Row[Events], ...] = (
     ),
     Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES, requests=DRAINS),
     Row(lambda e: e.held, FINISH_IN_PARTITION, requests=STAYS),
-    Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}", requests=STAYS),
+    Row(_is(Controller.LEFT_STOPPED), _WITHOUT, requests=STAYS),
     Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}", requests=STAYS),
     Row(
         _is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}", requests=STAYS
@@ -85,6 +90,8 @@ QUEUED: tuple[Row[Events], ...] = (
         total=True,
     ),
     Row(_is(Controller.EMPTY), "are lost with slurmctld's state; users submit them again", total=True),
+    Row(_is(Controller.OTHER_DATABASE), _NO_SLURMCTLD, total=True, requests=STAYS),
+    Row(lambda e: e.refuses, f"stay in the queue: {REFUSES}", requests=STAYS),
     Row(
         lambda e: e.removals.partitions and e.new_head,
         f"that name a removed node or partition are ended by Slurm, and those that depend on them {_NEVER}; "
@@ -145,6 +152,7 @@ _SRUN: tuple[Row[Events], ...] = (
 )
 _COMMANDS: tuple[Row[Events], ...] = (
     Row(lambda e: e.left_stopped, "Slurm's commands wait until the head is started by hand"),
+    Row(_is(Controller.OTHER_DATABASE), f"Slurm's commands {_NO_SLURMCTLD}"),
     Row(_is(Controller.OLDER), "Slurm's commands wait until slurmctld has no newer state"),
     Row(
         lambda e: e.head_is_down,

@@ -209,11 +209,9 @@ def test_nothing_starts_on_another_head_with_the_state_of_another_database(edit,
     assert found.running.startswith(
         "go on without slurmctld; a job that reads a file system of the head waits for it"
     )
-    assert (
-        found.queued
-        == "wait until slurmctld starts: it does not with the state of the old accounting database"
-    )
-    assert "Slurm's commands wait until slurmctld starts, which it does not" in found.sessions
+    wait = "wait until slurmctld runs: with the old state it does not on the new head"
+    assert found.queued == wait
+    assert f"Slurm's commands {wait}" in found.sessions
     assert "when the new head is up" not in " ".join(what for _, what in found.lines())
     assert not [one for one in found.clauses if one.rows != ("nothing-leaves",)]
 
