@@ -464,3 +464,82 @@ def test_who_may_use_a_partition_is_access(field: str) -> None:
     )
     (path,) = (one.path for one in found.access)
     assert path.startswith("partitions[gpu].")
+
+
+_GPU_CLOSED = ("default: true", "default: true, extra: {State: %s}")
+
+
+def _with_state(text: str, state: str) -> str:
+    return changed(text, (_GPU_CLOSED[0], _GPU_CLOSED[1] % state))
+
+
+@each_version
+def test_no_job_starts_in_a_partition_that_stays_closed(version: str) -> None:
+    """It said that those that wait for other nodes start, and those of a closed account."""
+    for state, reason in (("DOWN", "PartitionDown"), ("INACTIVE", "PartitionInactive")):
+        old, new = (_with_state(text, state) for text in _elsewhere())
+        found = _effects(Case("", old, new, ""), version)
+        assert not re.search(r"in gpu[^;]* start\b", found.queued)
+        assert f"those in gpu wait with {reason}, until it is UP" not in found.queued, (
+            "no other clause starts"
+        )
+        case = next(one for one in CASES if one.row == "account-left")
+        closed = tuple(_with_state(text, state) for text in (case.old, case.new))
+        told = _effects(Case("", *closed, ""), version).queued
+        assert f"those in gpu wait with {reason}, until it is UP" in told
+        assert "others of speech in the account research start" in told
+
+
+@pytest.mark.parametrize("version", RECORDED)
+def test_jobs_of_a_closed_partition_are_excepted_from_those_that_start(version: str) -> None:
+    """`stay in the queue, and start on other nodes of their partition` was all that was said."""
+    old, new = (
+        _with_state(text, "DOWN") for text in (LAB, changed(LAB, *_FEWER[:1], (_FEWER[1][0], _FEWER[1][1])))
+    )
+    found = _effects(Case("", old, new, ""), version)
+    assert "start" in found.queued
+    assert "those in gpu wait with PartitionDown, until it is UP" in found.queued
+    quiet = _effects(
+        Case("", old, changed(old, ("default: true", "default: true, max_time: 1d")), ""), version
+    )
+    assert "PartitionDown" not in quiet.queued
+
+
+@each_version
+@pytest.mark.parametrize("state", ["DRAIN", "INACTIVE", "DOWN"])
+def test_default_partition_that_is_closed_takes_jobs_as_its_row_says(state: str, version: str) -> None:
+    """It said that new jobs go to a partition that refuses them."""
+    new = changed(
+        _TWO_PARTITIONS,
+        _NO_DEFAULT,
+        ("pools: [spare]}", f"pools: [spare], default: true, extra: {{State: {state}}}}}"),
+    )
+    found = _effects(Case("", _TWO_PARTITIONS, new, ""), version)
+    (clause,) = (one for one in _asked(found) if one.subject == "new")
+    refused = fates_of(f"partition-{state.lower()}", version, Way.RECONFIGURE).new.outcome is Outcome.REFUSED
+    assert (
+        clause.text
+        == f"after the change, sbatch refuses new ones that name no partition: rest, the default one, is {state}"
+    ) is refused
+    assert ("go to rest" in clause.text) is not refused
+    assert f"partition-{state.lower()}" in clause.rows
+
+
+@pytest.mark.parametrize("removed", ["gpu", "rest"])
+def test_drain_of_a_removed_default_partition_is_said_to_refuse_jobs(removed: str) -> None:
+    """The commands set it to DRAIN, and sbatch refuses those that name no partition until the bundle is applied."""
+    lines = {
+        "gpu": "  - {name: gpu, pools: [h100], default: true}\n",
+        "rest": "  - {name: rest, pools: [spare]}\n",
+    }
+    kept = (
+        ("pools: [spare]}", "pools: [spare, h100], default: true}")
+        if removed == "gpu"
+        else ("pools: [h100],", "pools: [h100, spare],")
+    )
+    found = a_diff(_TWO_PARTITIONS, changed(_TWO_PARTITIONS, (lines[removed], ""), kept)).effects
+    assert found is not None
+    (step,) = (one for one in found.steps if "state=drain" in one)
+    words = "until the bundle is applied, sbatch refuses jobs that name no partition"
+    assert (words in step) is (removed == "gpu")
+    assert fates_of("partition-drain", RECORDED[0], Way.RECONFIGURE).new.outcome is Outcome.REFUSED
