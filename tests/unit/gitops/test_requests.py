@@ -543,3 +543,108 @@ def test_drain_of_a_removed_default_partition_is_said_to_refuse_jobs(removed: st
     words = "until the bundle is applied, sbatch refuses jobs that name no partition"
     assert (words in step) is (removed == "gpu")
     assert fates_of("partition-drain", RECORDED[0], Way.RECONFIGURE).new.outcome is Outcome.REFUSED
+
+
+_EXTRA = {
+    "MinNodes: 2": "a job in gpu gets at least 2 nodes: what Slurm does to queued ones that ask for fewer is not recorded",
+    "MaxMemPerNode: 500000": "a job in gpu gets at most 500000 MiB of a node: what Slurm does to queued ones that ask for more is not recorded",
+    "MaxMemPerCPU: 4000": "a job in gpu gets at most 4000 MiB for each CPU: what Slurm does to queued ones that ask for more is not recorded",
+    "AllowGroups: root": "only users of the group root may use gpu: what Slurm does to queued ones of others is not recorded",
+    "DenyAccounts: product": "the account product may not use gpu: what Slurm does to its queued jobs is not recorded",
+    "DenyQos: urgent": "the QOS urgent may not use gpu: what Slurm does to its queued jobs is not recorded",
+    "ReqResv: YES": "a job in gpu must name a reservation: what Slurm does to queued ones without one is not recorded",
+}  # fmt: skip
+
+
+def _with_extra(extra: str) -> str:
+    return changed(
+        SITE, ("pools: [h100], default: true", f"pools: [h100], default: true, extra: {{{extra}}}")
+    )
+
+
+@pytest.mark.parametrize("extra", _EXTRA)
+def test_limit_of_extra_without_a_row_is_told_as_the_manual_has_it(extra: str) -> None:
+    """Nothing was said of them, as if no job could wait for them."""
+    new = _with_extra(extra)
+    found, back = a_diff(SITE, new).effects, a_diff(new, SITE).effects
+    assert found is not None
+    assert back is not None
+    assert _EXTRA[extra] in found.queued
+    assert "is not recorded" not in back.queued
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("MinNodes: 3", "MinNodes: 2"),
+        ("MaxMemPerNode: 500000", "MaxMemPerNode: UNLIMITED"),
+        ("MaxMemPerCPU: 4000", "MaxMemPerCPU: 5000"),
+        ("AllowGroups: root", 'AllowGroups: "root,wheel"'),
+        ('DenyAccounts: "product,research"', "DenyAccounts: product"),
+        ("ReqResv: YES", "ReqResv: NO"),
+        ("Hidden: NO", "Hidden: YES"),
+    ],
+)
+def test_limit_of_extra_that_is_no_lower_is_not_told(old: str, new: str) -> None:
+    found = a_diff(_with_extra(old), _with_extra(new)).effects
+    assert found is not None
+    assert "is not recorded" not in found.queued
+
+
+def test_extra_of_a_partition_that_names_who_may_use_it_denies_nobody() -> None:
+    """slurm.conf(5): with AllowAccounts Slurm enforces no DenyAccounts."""
+    allows = ("pools: [h100], default: true", "pools: [h100], default: true, accounts: [research]")
+    old, new = changed(SITE, allows), changed(_with_extra("DenyAccounts: product"), allows)
+    found = a_diff(old, new).effects
+    assert found is not None
+    assert "DenyAccounts" not in found.queued
+    assert "is not recorded" not in found.queued
+
+
+_FEWER_CPUS = ("pools: [h100], default: true", "pools: [h100], default: true, max_cpus_per_node: 100")
+
+
+def test_lower_max_cpus_per_node_is_told() -> None:
+    found = a_diff(LAB, changed(LAB, _FEWER_CPUS)).effects
+    assert found is not None
+    assert (
+        "all jobs in gpu together get at most 100 CPUs of a node: what Slurm does to queued ones that ask for more is not recorded"
+        in found.queued
+    )
+
+
+def _clauses_of(queued: str) -> list[str]:
+    return queued.split("; ")
+
+
+def test_worst_of_the_queue_is_told_first() -> None:
+    """Notes of fields stood after all others: what never starts stood behind what starts."""
+    new = changed(
+        SITE,
+        ("users: [vision, speech]", "users: [vision]"),
+        ("model: h100", "model: h200"),
+        ("default: true", "default: true, max_time: 1d"),
+    )
+    found = a_diff(SITE, new).effects
+    assert found is not None
+    ranks = [
+        next(
+            rank
+            for rank, words in enumerate((r"never starts?\b", r"\bwaits?\b", r"\bstarts?\b", ""))
+            if re.search(words, one)
+        )
+        for one in _clauses_of(found.queued)[1:]
+        if "removed node" not in one
+    ]
+    assert ranks == sorted(ranks)
+    assert set(ranks) == {0, 1, 2}
+
+
+def test_queue_of_accounting_without_accounts_has_no_limit_to_lose() -> None:
+    """Without accounts nothing was limited, and `diff` said that those above a limit may start."""
+    found = a_diff(_FREE, LAB).effects
+    assert found is not None
+    assert "above a limit" not in found.queued
+    enforced = a_diff(_ENFORCED, LAB).effects
+    assert enforced is not None
+    assert _ABOVE_LIMITS in enforced.queued
