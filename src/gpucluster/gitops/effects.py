@@ -58,7 +58,7 @@ def of_jobs(
     said += [] if stays is None else [identity.note(old, stays, moved=found.new_head), boots.note(old, stays)]
     by_head = "" if stays is None else identity.refused(old, stays, moved=found.new_head)
     way = Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
-    asked = () if unread else requests.clauses(old, stays, way)
+    asked = () if unread else requests.clauses(old, stays, way, starts=sentences.starts(found))
     later = (*apply, *steps.after(found), *(step for one in said for step in one.after))
     only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
     fails = found.smaller and not found.refused and only_smaller

@@ -70,6 +70,7 @@ class Events:
     fleet_stops: bool = False
     refuses: bool = False  # the head goes on with the old bundle until the edit is split (`identity.split`)
     removals: Removals = field(default_factory=Removals)
+    default_leaves: bool = False  # the default partition is removed
     login_ends: bool = False  # a login machine stops, is replaced, or leaves
     login_gone: bool = False  # it is replaced, or leaves
     login_stays: bool = False  # login machines run on
@@ -157,6 +158,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         fleet_stops=_stops(changes) or _empties_subnets(old, new, resources),
         refuses=refuses,
         removals=gone,
+        default_leaves=default_leaves(old, gone),
         login_ends=login_ends,
         login_gone=login_gone,
         login_stays=new.login is not None and not login_ends,
@@ -284,6 +286,10 @@ def emptied(old: SlurmPlan, new: SlurmPlan, gone: Removals) -> Iterator[str]:
     for name, before in _nodes(old).items():
         if name not in gone.partitions and before and before <= set(gone.nodes):
             yield name
+
+
+def default_leaves(old: SlurmPlan, gone: Removals) -> bool:
+    return any(one.default and one.name in gone.partitions for one in old.partitions)
 
 
 def renamed(old: SlurmPlan, new: SlurmPlan) -> Iterator[Renamed]:

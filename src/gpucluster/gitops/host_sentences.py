@@ -23,8 +23,10 @@ from gpucluster.gitops.sentences import (
     START_AFTER,
     START_ELSEWHERE,
     STAYS,
+    is_start,
     of_drained,
     of_emptied,
+    worst_first,
 )
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
@@ -101,7 +103,12 @@ def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
 
 
 def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    return _said(QUEUED, events, (*_of_partitions(events), *notes))
+    return _said(QUEUED, events, worst_first((*_of_partitions(events), *notes)))
+
+
+def starts(events: HostEvents) -> bool:
+    """Whether all queued jobs are said to start."""
+    return is_start(first(QUEUED, events).words)
 
 
 def sessions(events: HostEvents, notes: tuple[str, ...] = ()) -> str:

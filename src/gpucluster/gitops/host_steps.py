@@ -5,6 +5,7 @@ A comment says on which host a command is typed; without one it is the operator'
 
 from collections.abc import Iterable, Iterator
 
+from gpucluster.gitops.events import default_leaves
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.host_sentences import has_database
 from gpucluster.gitops.steps import (
@@ -43,7 +44,7 @@ def _before(events: HostEvents) -> Iterator[str]:
         yield from _of_head(events)
     if events.version:
         yield from _of_version(events)
-    yield from of_partitions(events.removals)
+    yield from of_partitions(events.removals, default=default_leaves(events.old, events.removals))
     yield from _of_accounts(events)
 
 

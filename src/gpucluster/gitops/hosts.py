@@ -50,7 +50,7 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     said = [*(() if events.refuses else notes(found, ROWS)), _of_identity(events)]
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
     unread = events.older or events.head_moves or events.refuses
-    asked = () if unread else requests.clauses(old, new, way)
+    asked = () if unread else requests.clauses(old, new, way, starts=host_sentences.starts(events))
     found_effects = Effects(
         running=host_sentences.running(
             events, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))

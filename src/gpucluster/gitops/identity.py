@@ -6,6 +6,7 @@ tests/slurm/test_cluster_identity.py makes happen what the notes say, on Slurm 2
 from collections.abc import Iterator
 
 from gpucluster.gitops.field_effects import Note
+from gpucluster.gitops.requests import knows_no_account
 from gpucluster.gitops.steps import COPY_DUMP, OPEN
 from gpucluster.plan import names
 from gpucluster.plan.model import Accounting, ClusterPlan, ExternalDatabase, SlurmPlan
@@ -28,8 +29,6 @@ NO_QUEUE = (
 )
 COPY = f"cp --archive {STATE} /root/slurmctld-before && rm {CLUSTER_NAME}"
 _AS_ROOT = "    # on the head, as root"
-_WAITS = "those that do not start before wait with InvalidAccount or PartitionConfig, and never start"
-_NO_LIMITS = "those above a limit of accounts or QOS may start, as there is none then"
 
 
 def is_another(old: ClusterPlan, new: ClusterPlan) -> bool:
@@ -86,20 +85,16 @@ def note(old: SlurmPlan, new: SlurmPlan, *, moved: bool) -> Note:
     if takes_name(old, new):
         return Note(data=f"of slurmctld as it was stays in {backup_of(new.name)}")
     if not is_refused(old, new):
-        return Note(queued=_NO_LIMITS if was is not None and now is None else "", data=records(old, new))
+        return Note(data=records(old, new))
     on_hosts = new.aws is None
-    lost = (
-        now is not None and now.enforced and (is_renamed(old, new) or was is None)
-    )  # associations of queued jobs
     on_head = (
         *_compared(new),
         *_stopped(new),
         *_moved(was, now),
         f"{COPY}{_AS_ROOT}{': the playbook starts slurmctld again' if on_hosts else ''}",
     )
-    first, last = (NO_QUEUE, (OPEN,)) if lost else ((), ())
+    first, last = (NO_QUEUE, (OPEN,)) if knows_no_account(old, new) else ((), ())
     return Note(
-        queued=_WAITS if lost else "",
         data=records(old, new),
         before=(*first, *on_head) if on_hosts else first,
         after=last if on_hosts else (*on_head, *_started(new), *last),

@@ -6,29 +6,34 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpucluster.gitops.lost_gres import NEVER, Lost, lost_gres
+from gpucluster.gitops.lost_gres import NEVER, Lost
 from gpucluster.gitops.model import Clause
-from gpucluster.plan.model import Account, Partition, Pool, Qos, SlurmPlan
+from gpucluster.gitops.partition_limits import unrecorded
+from gpucluster.gitops.partition_requests import (
+    AGAIN,
+    OTHERS_END,
+    STATES,
+    leave,
+    of_partitions,
+    state_of,
+    still_closed,
+)
+from gpucluster.plan.model import Account, SlurmPlan
 from gpucluster.plan.slurm_identity import is_renamed
 from gpucluster.slurm.request_table import Fate, Fates, Outcome, Way, fates_of
-from gpucluster.slurm.states import PartitionState
 from gpucluster.text import listed
 
-_AGAIN = "until there are as many again"
-_OTHERS_END = "until others end, and one that is above it alone never starts"
 _ON_WAITING = ("afterok-waits", "afterany-waits")
 _ON_CANCELLED = ("afterok-cancelled", "afterany-cancelled")
-_STATES = {
-    PartitionState.DOWN: "partition-down",
-    PartitionState.DRAIN: "partition-drain",
-    PartitionState.INACTIVE: "partition-inactive",
-}
-_CLOSED = ("partition-down", "partition-inactive")
+_NO_LIMITS = "those above a limit of accounts or QOS may start, as none holds any more"
+_NO_ASSOCIATION = f"wait with InvalidAccount or PartitionConfig, {NEVER}"  # S50
 
 
-def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way) -> tuple[Clause, ...]:
-    """Return the clauses about jobs. `new` is None if Slurm leaves, with its queue."""
-    return () if new is None else (*_queued(old, new, way), *_running(old, new, way), *_new(old, new))
+def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way, *, starts: bool) -> tuple[Clause, ...]:
+    """Return the clauses about jobs. `new` is None if Slurm leaves, with its queue. `starts`: all jobs are said to start."""
+    if new is None:
+        return ()
+    return (*_queued(old, new, way, starts=starts), *_running(old, new, way), *_new(old, new, way))
 
 
 def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
@@ -36,17 +41,36 @@ def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
     return tuple(one.text for one in found if one.subject in subjects)
 
 
-def _queued(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
-    """A job that depends on one that never starts is named once, at the end."""
-    version, never = new.slurm.version, False
-    found = _together((*_licences(old, new), *_of_partitions(old, new), *_accounts(old, new)))
-    for one, fates in _in_order([(one, fates_of(one.row, version, way)) for one in found]):
-        never = never or _never_starts(one, fates)
+def _queued(old: SlurmPlan, new: SlurmPlan, way: Way, *, starts: bool) -> Iterator[Clause]:
+    """Without associations no job starts. Else those of the table, and each that has no row."""
+    if knows_no_account(old, new):
+        yield Clause(subject="queued", text=f"those that do not start before {_NO_ASSOCIATION}", rows=())
+        return
+    yield from _of_table(old, new, way, starts=starts)
+    yield from _unrecorded(old, new)
+
+
+def _of_table(old: SlurmPlan, new: SlurmPlan, way: Way, *, starts: bool) -> Iterator[Clause]:
+    """A job that depends on one that never starts is named once. A partition that stays closed is, where others start."""
+    version = new.slurm.version
+    lost = (*_licences(old, new), *of_partitions(old, new), *_accounts(old, new))
+    found = [(one, fates_of(one.row, version, way)) for one in _together(lost)]
+    if starts or any(fates.queued.outcome is not Outcome.WAITS for _, fates in found):
+        found += [(one, fates_of(one.row, version, way)) for one in _together(still_closed(old, new))]
+    for one, fates in _in_order(found):
         yield Clause(subject="queued", text=_sentence(one, fates), rows=(one.row,))
     enforced = tuple(_enforced(old, new))
     yield from enforced
-    if never or any(NEVER in one.text for one in enforced):
+    if any(_never_starts(one, fates) for one, fates in found) or any(NEVER in one.text for one in enforced):
         yield _dependents(version, way)
+
+
+def _unrecorded(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
+    after = {one.name: one for one in new.partitions}
+    for one in old.partitions:
+        if one.name in after:
+            for text in unrecorded(one, after[one.name], old, new):
+                yield Clause(subject="queued", text=text, rows=())
 
 
 def _in_order(found: Iterable[tuple[Lost, Fates]]) -> Iterator[tuple[Lost, Fates]]:
@@ -88,23 +112,32 @@ def _running(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
     """Jobs on nodes that leave their partition, and stay in the cluster."""
     row = "partition-other-nodes"
     found = fates_of(row, new.slurm.version, way).running
-    moved = [one.name for one in old.partitions if _leave(one, old, new)]
+    moved = [one.name for one in old.partitions if leave(one, old, new)]
     if moved and found is not None and found.outcome is Outcome.GOES_ON:
         yield Clause(subject="running", text=f"those on nodes that leave {listed(moved)} go on", rows=(row,))
 
 
-def _new(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
-    """Jobs that name no partition, where the default one goes."""
+def _new(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
+    """Jobs of users without an account, and those that name no partition, where the default one goes."""
+    if _needs_account(new) and not _needs_account(old):
+        refused = "after the change, sbatch refuses those of users without an account"
+        yield Clause(subject="new", text=refused, rows=())
     was, now = _default(old), _default(new)
     if not was or was == now:
         return
     which = "new ones that name no partition"
-    row, what = (
-        ("default-moved", f"{which} go to {now}")
-        if now
-        else ("default-removed", f"sbatch refuses {which}: none is the default")
-    )
-    yield Clause(subject="new", text=f"after the change, {what}", rows=(row,))
+    rows, what = ("default-removed",), f"sbatch refuses {which}: none is the default"
+    if now:
+        rows, what = ("default-moved", *_closed(now, new)), f"{which} go to {now}"
+        if any(fates_of(row, new.slurm.version, way).new.outcome is Outcome.REFUSED for row in rows):
+            what = f"sbatch refuses {which}: {now}, the default one, is {state_of(now, new)}"
+    yield Clause(subject="new", text=f"after the change, {what}", rows=rows)
+
+
+def _closed(name: str, plan: SlurmPlan) -> tuple[str, ...]:
+    """Return the row of a partition that is not UP."""
+    row = STATES.get(state_of(name, plan))
+    return () if row is None else (row,)
 
 
 def _default(plan: SlurmPlan) -> str:
@@ -153,124 +186,7 @@ def _licences(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             yield Lost("licence-removed", f"that ask for the licence {one.name}")
         elif left < one.count:
             jobs = f"that ask for more than {left} of the licence {one.name}"
-            yield Lost("licence-too-few", jobs, until=_AGAIN)
-
-
-# --- partitions ---------------------------------------------------------------------------------------
-def _of_partitions(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    """All jobs of a partition that is closed wait, so nothing else is said of them."""
-    after = {one.name: one for one in new.partitions}
-    for one in old.partitions:
-        if one.name in after:
-            state = tuple(_of_state(one.name, old, new))
-            yield from state
-            if not any(found.row in _CLOSED for found in state):
-                yield from _of_partition(one, after[one.name], old, new)
-
-
-def _of_partition(one: Partition, after: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    was, now = _pools(one, old), _pools(after, new)
-    yield from lost_gres(one.name, was, now, new.pools)
-    yield from _features(one.name, was, now)
-    yield from _sizes(one.name, was, now, _leave(one, old, new))
-    yield from _max_nodes(one.name, old, new)
-    yield from _own_qos(one, after, old, new)
-
-
-def _pools(partition: Partition, plan: SlurmPlan) -> tuple[Pool, ...]:
-    return tuple(pool for pool in plan.pools if pool.name in partition.pools)
-
-
-def _features(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...]) -> Iterator[Lost]:
-    kept = {feature for pool in now for feature in pool.features}
-    gone = [feature for pool in was for feature in pool.features if feature not in kept]
-    if gone:
-        yield Lost("feature-removed", f"that need the feature {' or '.join(dict.fromkeys(gone))}", (name,))
-
-
-def _leave(partition: Partition, old: SlurmPlan, new: SlurmPlan) -> frozenset[str]:
-    """Return the nodes that the partition loses, and the cluster keeps."""
-    after = next((one for one in new.partitions if one.name == partition.name), None)
-    if after is None:
-        return frozenset()
-    every = {node for pool in new.pools for node in pool.node_names}
-    return (frozenset(partition.node_names(old.pools)) & every) - frozenset(after.node_names(new.pools))
-
-
-def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], leave: frozenset[str]) -> Iterator[Lost]:
-    """Nodes and CPUs of the partition, and memory of a node. `leave`: nodes that only the partition loses."""
-    fewer, what = _nodes(now) < _nodes(was), "partition" if leave else "nodes"
-    if leave:
-        yield Lost("partition-other-nodes", "that wait for nodes that leave the partition", (name,))
-    if fewer:
-        yield Lost(f"{what}-too-few", "that need more nodes than are left", (name,), _AGAIN)
-    if _cpus(now) < _cpus(was):
-        row = f"{what}-too-few-cpus" if fewer else "cpus-too-few"
-        yield Lost(row, "that need more CPUs than are left", (name,), _AGAIN)
-    if (left := _memory(now)) < _memory(was):
-        yield Lost("memory-too-low", f"that ask for more than {left} MiB of a node", (name,))
-
-
-def _nodes(pools: Iterable[Pool]) -> int:
-    return sum(len(one.node_names) for one in pools)
-
-
-def _cpus(pools: Iterable[Pool]) -> int:
-    return sum(one.shape.job_cpus * len(one.node_names) for one in pools)
-
-
-def _memory(pools: Iterable[Pool]) -> int:
-    return max((one.shape.job_memory_mib for one in pools), default=0)
-
-
-def _of_state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    was, now = (
-        PartitionState(_setting(name, "State", plan).upper() or PartitionState.UP) for plan in (old, new)
-    )
-    if was != now and (row := _STATES.get(now)):
-        yield Lost(row, "", (name,), "until it is UP")
-
-
-def _max_nodes(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    most, left = (_setting(name, "MaxNodes", plan) for plan in (old, new))
-    if left.isdecimal() and (not most.isdecimal() or int(left) < int(most)):
-        yield Lost("partition-max-nodes", f"that ask for more than {left} nodes", (name,))
-
-
-def _setting(name: str, key: str, plan: SlurmPlan) -> str:
-    """Return what `extra` gives the partition; empty: nothing."""
-    of_it = (one for one in plan.slurm.settings if (one.kind, one.of) == ("partition", name))
-    return next((one.value for one in of_it if one.key == key and one.value), "")
-
-
-def _own_qos(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    """The limits of another QOS of the partition itself. `field_effects` has those of one QOS that change."""
-    if now.qos is None or was.qos == now.qos:
-        return
-    before, after = (_limits(_qos(one.qos, plan)) for one, plan in ((was, old), (now, new)))
-    for row, (limit, what) in after.items():
-        if row not in before or limit < before[row][0]:
-            until = "until the next month" if row.endswith("minutes") else _OTHERS_END
-            yield Lost(row, f"that bring {what} (QOS {now.qos})", (now.name,), until)
-
-
-def _limits(qos: Qos | None) -> dict[str, tuple[int, str]]:
-    """Return the limits of a partition's QOS by the row of each, with what is limited."""
-    if qos is None:
-        return {}
-    of, hours = qos.limits, qos.gpu_hours_per_month
-    found = {
-        "partition-own-qos": (of.gpus, f"its jobs above {of.gpus} GPUs"),
-        "partition-own-qos-user": (of.gpus_per_user, f"a user above {of.gpus_per_user} GPUs"),
-        "partition-own-qos-cpus": (of.cpus_per_user, f"a user above {of.cpus_per_user} CPUs"),
-        "partition-own-qos-minutes": (hours, f"its jobs above {hours} GPU hours of the month"),
-    }
-    return {row: (limit, what) for row, (limit, what) in found.items() if limit is not None}
-
-
-def _qos(name: str | None, plan: SlurmPlan) -> Qos | None:
-    every = () if plan.slurm.accounting is None else plan.slurm.accounting.qos
-    return next((one for one in every if one.name == name), None)
+            yield Lost("licence-too-few", jobs, until=AGAIN)
 
 
 # --- accounts -----------------------------------------------------------------------------------------
@@ -292,19 +208,22 @@ def _accounts(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
             yield from _moved(one, before, after)
 
 
+def _needs_account(plan: SlurmPlan) -> bool:
+    return plan.slurm.accounting is not None and plan.slurm.accounting.enforced
+
+
+def knows_no_account(old: SlurmPlan, new: SlurmPlan) -> bool:
+    """Whether accounts are needed in a cluster whose database has none of the queued jobs (S50)."""
+    return _needs_account(new) and (old.slurm.accounting is None or is_renamed(old, new))
+
+
 def _enforced(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
-    """Accounts that are needed first, or no more (S50). `identity` has accounting that comes or goes, and another name."""
-    was, now = old.slurm.accounting, new.slurm.accounting
-    if was is None or now is None or was.enforced == now.enforced:
-        return
-    if was.enforced:
-        text = "those above a limit of accounts or QOS may start, as none holds any more"
+    """Accounts that are needed first, or no more (S50)."""
+    if _needs_account(old) and not _needs_account(new):
+        yield Clause(subject="queued", text=_NO_LIMITS, rows=())
+    elif _needs_account(new) and not _needs_account(old):
+        text = f"those without an association {_NO_ASSOCIATION}"
         yield Clause(subject="queued", text=text, rows=())
-    elif not is_renamed(old, new):
-        text = f"those without an association wait with InvalidAccount or PartitionConfig, {NEVER}"
-        yield Clause(subject="queued", text=text, rows=())
-        refused = "after the change, sbatch refuses those of users without an account"
-        yield Clause(subject="new", text=refused, rows=())
 
 
 def _fair_share(heirs: Iterable[Account]) -> str:
@@ -338,7 +257,7 @@ def _moved(one: Account, before: Mapping[str, Account], after: Mapping[str, Acco
         limit = above.limits.gpus
         if limit is not None and (least is None or limit < least):
             jobs = f"of the account {one.name} that bring the jobs of {above.name} above {limit} GPUs"
-            yield Lost("account-moved-limit", jobs, until=_OTHERS_END)
+            yield Lost("account-moved-limit", jobs, until=OTHERS_END)
 
 
 def _above(one: Account, every: Mapping[str, Account]) -> Iterator[Account]:

@@ -4,6 +4,7 @@ So two rows of a subject never contradict each other. Clauses about a part of th
 about all of it. `{}` in a clause is the list of mount points.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from gpucluster.gitops.events import Controller, Events
@@ -50,6 +51,13 @@ _REQUEUES = ("cpus-too-few", "gpus-fewer", "gpu-model")
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
 OTHER_DATA = "other data stays where it is"
 OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
+
+_ORDER = (
+    r"\bnever start\b|depend on one that never starts|\bare (ended|lost)\b|\bfail\b|^after the change, sbatch refuses",
+    r"\bwaits?\b",
+    r"\bstarts?\b",
+    "",
+)
 
 RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
@@ -182,7 +190,24 @@ def running(events: Events, notes: tuple[str, ...] = ()) -> str:
 
 
 def queued(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return first(QUEUED, events).with_notes((*_of_partitions(events), *_queued_mounts(events), *notes))
+    found = (*_of_partitions(events), *_queued_mounts(events), *notes)
+    return first(QUEUED, events).with_notes(worst_first(found))
+
+
+def starts(events: Events) -> bool:
+    """Whether all queued jobs are said to start."""
+    return is_start(first(QUEUED, events).words)
+
+
+def is_start(words: str) -> bool:
+    return re.search(r"\bstart\b", words) is not None
+
+
+def worst_first(found: Iterable[str]) -> tuple[str, ...]:
+    """Return clauses about jobs: those that end or never start, then those that wait, those that start, and the rest."""
+    return tuple(
+        sorted(found, key=lambda one: next(n for n, words in enumerate(_ORDER) if re.search(words, one)))
+    )
 
 
 def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:

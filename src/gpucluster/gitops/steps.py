@@ -18,6 +18,7 @@ NO_JOBS = (
 )
 OPEN = "scontrol update partitionname=PARTITION state=up    # each partition that was UP"
 NO_NEW_JOBS = "scontrol update partitionname=PARTITION state=drain    # each removed partition: it takes no new jobs, and runs queued ones"
+_NO_DEFAULT = "; until the bundle is applied, sbatch refuses jobs that name no partition"
 OTHER_PARTITION = "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
 HELD = (
     f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits",
@@ -54,7 +55,7 @@ def before(events: Events) -> Iterator[str]:
     if events.refused:
         yield unprotect(events.refused)
     if not events.queue_lost:
-        yield from of_partitions(events.removals)
+        yield from of_partitions(events.removals, default=events.default_leaves)
 
 
 def copies(lost: Iterable[Loss], *, pods: bool = False) -> Iterator[str]:
@@ -83,10 +84,10 @@ def _file(one: Loss) -> str:
     return f"{one.path.rstrip('/').rpartition('/')[2]}.tar"
 
 
-def of_partitions(removals: Removals) -> Iterator[str]:
-    """Yield what empties removed partitions. A job moves only to a partition that exists."""
+def of_partitions(removals: Removals, *, default: bool) -> Iterator[str]:
+    """Yield what empties removed partitions. A job moves only to a partition that exists. `default`: the default one leaves."""
     if removals.partitions:
-        yield NO_NEW_JOBS
+        yield f"{NO_NEW_JOBS}{_NO_DEFAULT if default else ''}"
         if removals.kept:
             yield OTHER_PARTITION
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 from support.account_rows import SITE
 from support.builders import LAB, changed
-from support.reviewed import a_diff
+from support.reviewed import a_diff, a_side
 
-from gpucluster.gitops import sentences
+from gpucluster.gitops import requests, sentences
 from gpucluster.gitops.field_effects import ROWS, Note
 from gpucluster.gitops.model import Clause, Effects
 from gpucluster.slurm.recorded import RECORDED
@@ -648,3 +648,21 @@ def test_queue_of_accounting_without_accounts_has_no_limit_to_lose() -> None:
     enforced = a_diff(_ENFORCED, LAB).effects
     assert enforced is not None
     assert _ABOVE_LIMITS in enforced.queued
+
+
+@pytest.mark.parametrize("feature", ["h100", "h200"])
+def test_nothing_starts_where_no_job_has_an_association(feature: str) -> None:
+    """All queued jobs wait, and it said that some start: those of an account that leaves, and those with afterany."""
+    model = ("model: h100", f"model: {feature}")
+    for old, new in (
+        (LAB, changed(_ENFORCED, model)),
+        (SITE, changed(SITE, ("name: lab", "name: labor"), ("users: [vision, speech]", "users: [vision]"), model)),
+    ):  # fmt: skip
+        found = a_diff(old, new).effects
+        assert found is not None
+        told = [
+            one.text
+            for one in requests.clauses(a_side(old).plan, a_side(new).plan, Way.RESTART, starts=True)
+            if one.subject == "queued"
+        ]  # type: ignore[arg-type]
+        assert [one[:60] for one in told] == ["those that do not start before wait with InvalidAccount or P"]
