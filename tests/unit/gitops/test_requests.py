@@ -666,3 +666,84 @@ def test_nothing_starts_where_no_job_has_an_association(feature: str) -> None:
             if one.subject == "queued"
         ]  # type: ignore[arg-type]
         assert [one[:60] for one in told] == ["those that do not start before wait with InvalidAccount or P"]
+
+
+@each_version
+def test_job_that_names_a_node_is_not_said_to_start_without_it(version: str) -> None:
+    """The row `partition-other-nodes` has a job that names no node."""
+    found = _effects(next(one for one in CASES if one.row == "partition-other-nodes"), version)
+    (clause,) = (
+        one for one in _asked(found) if one.subject == "queued" and one.rows == ("partition-other-nodes",)
+    )
+    assert "that wait for nodes that leave the partition, and name none of them, start" in clause.text
+
+
+_VERSION_LINE = '  version: "26.05"\n'
+
+
+@pytest.mark.parametrize("value", ["NO", "ANY", "ALL"])
+def test_limits_of_partitions_refuse_new_jobs_only_if_slurm_enforces_them(value: str) -> None:
+    """The rows were recorded with EnforcePartLimits=ALL. slurm.conf(5): with NO such jobs wait."""
+    site = changed(SITE, (_VERSION_LINE, f"{_VERSION_LINE}  extra: {{EnforcePartLimits: '{value}'}}\n"))
+    new = changed(
+        site,
+        ("max_time: 30m", "max_time: 10m, extra: {MaxNodes: 2}"),
+        ("pools: [h100], default: true", "pools: [h100], default: true, allow_qos: [normal]"),
+    )
+    found = a_diff(site, new).effects
+    assert found is not None
+    assert "PartitionTimeLimit" in found.queued
+    assert "PartitionNodeLimit" in found.queued
+    assert "PartitionConfig" in found.queued
+    assert found.queued.count("sbatch refuses") == (0 if value == "NO" else 3)
+
+
+def test_new_jobs_without_gpus_are_told_of_a_partition_that_requires_them() -> None:
+    line = ("pools: [h100], default: true", "pools: [h100], default: true, requires_gpus: true")
+    found, back = a_diff(LAB, changed(LAB, line)).effects, a_diff(changed(LAB, line), LAB).effects
+    assert found is not None
+    assert back is not None
+    said = "after the change, sbatch refuses new ones in gpu that ask for no GPUs"
+    assert said in found.queued
+    assert "ask for no GPUs" not in back.queued
+
+
+_COUNT = ("count: 8}", "count: 6}")
+
+
+def test_no_job_is_said_to_start_elsewhere_where_no_node_takes_jobs() -> None:
+    """All nodes of all partitions drain. It said that jobs start on other nodes, and that those of gpu wait."""
+    found = a_diff(LAB, changed(LAB, _COUNT)).effects
+    assert found is not None
+    assert found.queued.startswith("wait until the bundle is applied; those in gpu that ask for more than 6")
+    assert "other nodes" not in found.queued
+    assert "removed node" not in found.queued, "no node is removed"
+    old = changed(_TWO_PARTITIONS, (_SPARE, _SPARE.replace("hgx-h100", "plain")))
+    two = a_diff(old, changed(old, _COUNT)).effects
+    assert two is not None
+    assert two.queued.startswith(
+        "stay in the queue, and start on other nodes of their partition; those in gpu"
+    )
+    assert (
+        "those of gpu, all of whose nodes are removed or changed, wait until the bundle is applied"
+        in two.queued
+    )
+
+
+def test_notes_say_nothing_of_jobs_that_slurm_ends() -> None:
+    """`also those above a new limit` and `they keep` followed a sentence about jobs that are ended."""
+    for note in (row.note for row in ROWS):
+        for text in (note.running, note.queued):
+            assert not text.startswith(("they ", "also "))
+
+
+def test_jobs_that_use_a_removed_mount_of_hosts_are_told() -> None:
+    """`diff` has the umount among its commands."""
+    old = changed(
+        LAB, ("storage:\n", "storage:\n  - {mount: /data, nfs: {server: 192.0.2.99, export: /d}}\n")
+    )
+    found = a_diff(old, LAB).effects
+    assert found is not None
+    assert "those that use /data fail where it is unmounted" in found.queued
+    (step,) = (one for one in found.steps if one.startswith("umount /data "))
+    assert "without processes that use it" in step
