@@ -69,21 +69,26 @@ def of_jobs(
             found, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
         ),
         queued=sentences.queued(
-            found, clauses((*requests.texts(asked, "queued", "new"), *(one.queued for one in said)))
+            found, clauses((*requests.texts(asked, "queued", "new"), *queued_notes(said, stays)))
         ),
         sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
         data=sentences.data(found, clauses(one.data for one in said)),
         refused="; ".join(clauses((by_head, sentences.refused(found)))),
         split="" if stays is None else identity.split(old, stays, moved=found.new_head),
         steps=_named(name, lines),
-        clauses=(*sentences.clauses(found), *asked, *of_rows(said)),
+        clauses=(*sentences.clauses(found), *asked, *of_rows(said, stays)),
     )
 
 
-def of_rows(said: Iterable[Note]) -> Iterator[Clause]:
+def queued_notes(said: Iterable[Note], plan: SlurmPlan | None) -> Iterator[str]:
+    """Yield the notes about queued jobs, as Slurm enforces limits by this plan."""
+    return (one.queued if plan is None else requests.as_enforced(one.queued, one.rows, plan) for one in said)
+
+
+def of_rows(said: Iterable[Note], plan: SlurmPlan | None) -> Iterator[Clause]:
     """Yield the clauses about jobs of the notes that have rows, each once."""
     for one in dict.fromkeys(note for note in said if note.rows):
-        for subject, text in (("running", one.running), ("queued", one.queued)):
+        for subject, text in (("running", one.running), ("queued", *queued_notes([one], plan))):
             if text:
                 yield Clause(subject=subject, text=text, rows=one.rows)
 

@@ -93,6 +93,11 @@ class Events:
         return bool(self.removals) and not (self.new_head or self.queue_lost or self.refuses)
 
     @property
+    def all_wait(self) -> bool:
+        """Whether the head waits for jobs, and no partition has a node that takes new ones."""
+        return self.held and bool(self.emptied) and {*self.emptied} >= {*self.removals.kept}
+
+    @property
     def queue_lost(self) -> bool:
         return self.controller in {Controller.OLDER, Controller.EMPTY, Controller.REMOVED}
 

@@ -109,7 +109,7 @@ ROWS = (
     Row(
         r"partitions\[\]\.max_time",
         Note(
-            running="they keep their own time limit",
+            running="a lower max_time ends no job: each keeps its own time limit",
             queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered (sbatch refuses new ones)",
             rows=("partition-max-time",),
         ),
@@ -118,7 +118,7 @@ ROWS = (
     Row(
         r"(accounts|qos)\[\]\.limits.*",
         Note(
-            running="also those above a new limit",
+            running="a lower limit ends no job",
             queued="those above the limit wait until the jobs of the same account or QOS are below it again, "
             "and one job that is larger than the limit until it is raised",
             rows=("qos-group", "qos-user", "account-group", "account-user"),
@@ -128,7 +128,7 @@ ROWS = (
     Row(
         r"(accounts|qos)\[\]\.limits.*",
         Note(
-            running="also those above a new limit",
+            running="a lower limit ends no job",
             queued="those above the new gpu_hours_per_month wait until the next month",
             rows=("qos-minutes",),
         ),
@@ -195,8 +195,8 @@ ROWS = (
     Row(
         r"users\[\]",
         Note(
-            running="also those of a removed user",
-            queued="also those of a removed user",
+            running="a removed user's jobs are not ended",
+            queued="a removed user's jobs are not cancelled",
             sessions="a new login of a removed user is refused",
             data="that of a removed user keeps the old uid",
         ),
@@ -209,7 +209,7 @@ ROWS = (
     Row(
         r"users\[\]\.uid",
         Note(
-            running="they keep the old uid; the head applies the bundle, with all its changes, when it has the new uid",
+            running="those of this user keep the old uid; the head applies the bundle, with all its changes, when it has the new uid",
             queued="those of this user fail while the machines have different uids for him",
             data="that of this user keeps the old uid until `chown` changes it",
             after=(

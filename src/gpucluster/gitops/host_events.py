@@ -48,6 +48,11 @@ class HostEvents:
         """Whether the head holds the bundle. Another head has no applied one, and applies it at once."""
         return bool(self.removals) and not (self.head_moves or self.refuses)
 
+    @property
+    def all_wait(self) -> bool:
+        """Whether the head waits for jobs, and no partition has a node that takes new ones."""
+        return self.held and bool(self.emptied) and {*self.emptied} >= {*self.removals.kept}
+
 
 def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> HostEvents:
     """Return what happens to the hosts of the old plan."""

@@ -12,6 +12,8 @@ from gpucluster.gitops.model import Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
 from gpucluster.gitops.sentences import (
+    ALL_DRAIN,
+    ALL_WAIT,
     DRAINS,
     FINISH_IN_PARTITION,
     FINISH_ON_NODES,
@@ -61,16 +63,15 @@ QUEUED: tuple[Row[HostEvents], ...] = (
         requests=STAYS,
     ),
     Row(
-        lambda e: e.removals and e.fleet_stops,
+        lambda e: e.removals.removed and e.fleet_stops,
         f"{START_AFTER}; {NODE_HOLDS}",
         requests=STAYS,
     ),
     Row(lambda e: e.fleet_stops, START_AFTER, requests=STAYS),
-    Row(
-        lambda e: e.removals,
-        f"{START_ELSEWHERE}; {NODE_HOLDS}",
-        requests=DRAINS,
-    ),
+    Row(lambda e: e.all_wait and e.removals.removed, f"{ALL_WAIT}; {NODE_HOLDS}", requests=ALL_DRAIN),
+    Row(lambda e: e.all_wait, ALL_WAIT, requests=ALL_DRAIN),
+    Row(lambda e: e.held and e.removals.removed, f"{START_ELSEWHERE}; {NODE_HOLDS}", requests=DRAINS),
+    Row(lambda e: e.held, START_ELSEWHERE, requests=DRAINS),
     Row(always, "stay in the queue", requests=STAYS),
 )
 # Sessions have three sides: the connection, the job of an srun, and Slurm's commands.
@@ -103,7 +104,13 @@ def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
 
 
 def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    return _said(QUEUED, events, worst_first((*_of_partitions(events), *notes)))
+    return _said(QUEUED, events, worst_first((*_of_partitions(events), *_unmounted(events), *notes)))
+
+
+def _unmounted(events: HostEvents) -> Iterator[str]:
+    """Yield what the `umount` of the commands does."""
+    if gone := events.mounts.removed:
+        yield f"those that use {listed(gone)} fail where it is unmounted"
 
 
 def starts(events: HostEvents) -> bool:
@@ -137,7 +144,7 @@ def _data(events: HostEvents) -> Iterator[str]:
 
 
 def _of_partitions(events: HostEvents) -> Iterator[str]:
-    waits = events.held and not events.fleet_stops
+    waits = events.held and not (events.fleet_stops or events.all_wait)
     return of_emptied(events.emptied if waits else ())
 
 

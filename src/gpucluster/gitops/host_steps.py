@@ -57,7 +57,7 @@ def _after(events: HostEvents) -> Iterator[str]:
         yield f"systemctl disable --now {names.AGENT_UNIT} slurmd    # on {hostlist.fold(gone)}, as root: the playbook does not touch a host that left"
     if events.mounts.removed:
         paths = " ".join(events.mounts.removed)
-        yield f"umount {paths}    # on each host, as root, and delete the line in /etc/fstab: the playbook keeps both"
+        yield f"umount {paths}    # on each host, as root, without processes that use it, and delete the line in /etc/fstab: the playbook keeps both"
     if events.users_removed:
         yield "usermod --lock --expiredate 1 USER    # on each host, as root: the playbook deletes only the key file of gpucluster"
     if events.fleet_stops and not events.older:

@@ -7,7 +7,7 @@ copies no state and no data, upgrades no package, changes no uid, and deletes no
 from collections.abc import Iterable
 
 from gpucluster.gitops import host_sentences, host_steps, identity, requests
-from gpucluster.gitops.effects import clauses, named, notes, of_rows
+from gpucluster.gitops.effects import clauses, named, notes, of_rows, queued_notes
 from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
 from gpucluster.gitops.host_events import HostEvents, host_events
 from gpucluster.gitops.model import Effects, Kind, SpecChange
@@ -20,8 +20,8 @@ ROWS = (
     Row(
         r"users\[\]",
         Note(
-            running="also those of a removed user",
-            queued="also those of a removed user",
+            running="a removed user's jobs are not ended",
+            queued="a removed user's jobs are not cancelled",
             sessions="a removed user loses the keys of the spec; a password and ~/.ssh/authorized_keys still let him in",
             data="that of a removed user keeps the old uid",
         ),
@@ -56,13 +56,13 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
             events, clauses((*requests.texts(asked, "running"), *(one.running for one in said)))
         ),
         queued=host_sentences.queued(
-            events, clauses((*requests.texts(asked, "queued", "new"), *(one.queued for one in said)))
+            events, clauses((*requests.texts(asked, "queued", "new"), *queued_notes(said, new)))
         ),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
         refused="" if events.older else identity.refused(old, new, moved=events.head_moves),
         split="" if events.older else identity.split(old, new, moved=events.head_moves),
-        clauses=(*host_sentences.clauses(events), *asked, *of_rows(said)),
+        clauses=(*host_sentences.clauses(events), *asked, *of_rows(said, new)),
     )
     lines = host_steps.steps(events, (step for one in said for step in one.before))
     return named(name, found_effects, (*lines, *(step for one in said for step in one.after)))

@@ -61,7 +61,11 @@ def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], leave: froze
     """Nodes and CPUs of the partition, and memory of a node. `leave`: nodes that only the partition loses."""
     fewer, what = _nodes(now) < _nodes(was), "partition" if leave else "nodes"
     if leave:
-        yield Lost("partition-other-nodes", "that wait for nodes that leave the partition", (name,))
+        yield Lost(
+            "partition-other-nodes",
+            "that wait for nodes that leave the partition, and name none of them,",
+            (name,),
+        )
     if fewer:
         yield Lost(f"{what}-too-few", "that need more nodes than are left", (name,), AGAIN)
     if _cpus(now) < _cpus(was):

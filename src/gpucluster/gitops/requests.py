@@ -25,6 +25,13 @@ from gpucluster.text import listed
 
 _ON_WAITING = ("afterok-waits", "afterany-waits")
 _ON_CANCELLED = ("afterok-cancelled", "afterany-cancelled")
+_REFUSED = " (sbatch refuses new ones)"
+_LIMITS_OF_PARTITION = frozenset(  # recorded with EnforcePartLimits=ALL, as gpucluster writes it
+    (
+        "partition-max-time", "partition-max-nodes", "partition-accounts", "partition-qos", "partition-too-few",
+        "partition-too-few-cpus", "nodes-too-few", "nodes-too-few-cpus", "cpus-too-few",
+    )
+)  # fmt: skip
 _NO_LIMITS = "those above a limit of accounts or QOS may start, as none holds any more"
 _NO_ASSOCIATION = f"wait with InvalidAccount or PartitionConfig, {NEVER}"  # S50
 
@@ -58,7 +65,8 @@ def _of_table(old: SlurmPlan, new: SlurmPlan, way: Way, *, starts: bool) -> Iter
     if starts or any(fates.queued.outcome is not Outcome.WAITS for _, fates in found):
         found += [(one, fates_of(one.row, version, way)) for one in _together(still_closed(old, new))]
     for one, fates in _in_order(found):
-        yield Clause(subject="queued", text=_sentence(one, fates), rows=(one.row,))
+        text = as_enforced(_sentence(one, fates), (one.row,), new)
+        yield Clause(subject="queued", text=text, rows=(one.row,))
     enforced = tuple(_enforced(old, new))
     yield from enforced
     if any(_never_starts(one, fates) for one, fates in found) or any(NEVER in one.text for one in enforced):
@@ -122,6 +130,10 @@ def _new(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
     if _needs_account(new) and not _needs_account(old):
         refused = "after the change, sbatch refuses those of users without an account"
         yield Clause(subject="new", text=refused, rows=())
+    before = {one.name for one in old.partitions if not one.requires_gpus}
+    if names := [one.name for one in new.partitions if one.requires_gpus and one.name in before]:
+        text = f"after the change, sbatch refuses new ones in {listed(names)} that ask for no GPUs"
+        yield Clause(subject="new", text=text, rows=())
     was, now = _default(old), _default(new)
     if not was or was == now:
         return
@@ -146,9 +158,17 @@ def _default(plan: SlurmPlan) -> str:
 
 def _sentence(one: Lost, fates: Fates) -> str:
     where = f" in {listed(one.of)}" if one.of else ""
-    refused = " (sbatch refuses new ones)" if fates.new.outcome is Outcome.REFUSED else ""
+    refused = _REFUSED if fates.new.outcome is Outcome.REFUSED else ""
     who = "others" if one.others else "those"
     return f"{who}{where} {one.jobs} {_fate(fates, one.until)}{refused}{one.then}".replace("  ", " ")
+
+
+def as_enforced(text: str, rows: Iterable[str], plan: SlurmPlan) -> str:
+    """Return a clause without what sbatch refuses, if Slurm takes jobs above a limit of their partition."""
+    values = (
+        (one.value or "").upper() for one in plan.slurm.settings if one.key.lower() == "enforcepartlimits"
+    )
+    return text if "NO" not in values or _LIMITS_OF_PARTITION.isdisjoint(rows) else text.replace(_REFUSED, "")
 
 
 def _fate(fates: Fates, until: str) -> str:

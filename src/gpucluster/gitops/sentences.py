@@ -38,6 +38,7 @@ _DEPEND, _NEVER = ("afterok-cancelled",), "with afterok wait with DependencyNeve
 ALL_DRAIN = ("nodes-drained",)
 START_AFTER = "stay in the queue, and start after the change"
 START_ELSEWHERE = "stay in the queue, and start on other nodes of their partition"
+ALL_WAIT = "wait until the bundle is applied"
 NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
 REFUSES = "the head refuses the bundle, and goes on with the old one"
@@ -112,22 +113,21 @@ QUEUED: tuple[Row[Events], ...] = (
         requests=STAYS,
     ),
     Row(
-        lambda e: e.removals and e.fleet_stops,
+        lambda e: e.removals.removed and e.fleet_stops,
         f"{START_AFTER}; {NODE_HOLDS}",
         requests=STAYS,
     ),
     Row(lambda e: e.fleet_stops, START_AFTER, requests=STAYS),
     Row(
-        lambda e: e.removals and e.new_head,
+        lambda e: e.removals.removed and e.new_head,
         "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm, "
         f"and those that depend on it {_NEVER}",
         requests=("node-named", *STAYS, *_DEPEND),
     ),
-    Row(
-        lambda e: e.removals,
-        f"{START_ELSEWHERE}; {NODE_HOLDS}",
-        requests=DRAINS,
-    ),
+    Row(lambda e: e.all_wait and e.removals.removed, f"{ALL_WAIT}; {NODE_HOLDS}", requests=ALL_DRAIN),
+    Row(lambda e: e.all_wait, ALL_WAIT, requests=ALL_DRAIN),
+    Row(lambda e: e.held and e.removals.removed, f"{START_ELSEWHERE}; {NODE_HOLDS}", requests=DRAINS),
+    Row(lambda e: e.held, START_ELSEWHERE, requests=DRAINS),
     Row(_is(Controller.LEFT_STOPPED), "wait until the head is started by hand", requests=STAYS),
     Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up", requests=STAYS),
     Row(_is(Controller.HEAD_RESTARTS), "stay in the queue, and start when the head is up", requests=STAYS),
@@ -261,7 +261,7 @@ def _of_mounts(events: Events) -> Iterator[str]:
 
 
 def _of_partitions(events: Events) -> Iterator[str]:
-    waits = events.held and not events.fleet_stops
+    waits = events.held and not (events.fleet_stops or events.all_wait)
     return of_emptied(events.emptied if waits else ())
 
 
@@ -269,7 +269,7 @@ def of_emptied(emptied: tuple[str, ...]) -> Iterator[str]:
     """Yield what waits in partitions that lose all their old nodes."""
     if emptied:
         whose = "all of whose nodes are removed or changed"
-        yield f"those of {_list(emptied)}, {whose}, wait until the bundle is applied"
+        yield f"those of {_list(emptied)}, {whose}, {ALL_WAIT}"
 
 
 def _queued_mounts(events: Events) -> Iterator[str]:

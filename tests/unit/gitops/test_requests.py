@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.account_rows import SITE
-from support.builders import LAB, changed
+from support.builders import LAB, changed, on_hosts
 from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops import requests, sentences
@@ -493,9 +493,7 @@ def test_no_job_starts_in_a_partition_that_stays_closed(version: str) -> None:
 @pytest.mark.parametrize("version", RECORDED)
 def test_jobs_of_a_closed_partition_are_excepted_from_those_that_start(version: str) -> None:
     """`stay in the queue, and start on other nodes of their partition` was all that was said."""
-    old, new = (
-        _with_state(text, "DOWN") for text in (LAB, changed(LAB, *_FEWER[:1], (_FEWER[1][0], _FEWER[1][1])))
-    )
+    old, new = (_with_state(text, "DOWN") for text in (LAB, changed(LAB, *_FEWER)))
     found = _effects(Case("", old, new, ""), version)
     assert "start" in found.queued
     assert "those in gpu wait with PartitionDown, until it is UP" in found.queued
@@ -658,13 +656,9 @@ def test_nothing_starts_where_no_job_has_an_association(feature: str) -> None:
         (LAB, changed(_ENFORCED, model)),
         (SITE, changed(SITE, ("name: lab", "name: labor"), ("users: [vision, speech]", "users: [vision]"), model)),
     ):  # fmt: skip
-        found = a_diff(old, new).effects
-        assert found is not None
-        told = [
-            one.text
-            for one in requests.clauses(a_side(old).plan, a_side(new).plan, Way.RESTART, starts=True)
-            if one.subject == "queued"
-        ]  # type: ignore[arg-type]
+        plans = on_hosts(a_side(old).plan), on_hosts(a_side(new).plan)
+        found = requests.clauses(*plans, Way.RESTART, starts=True)
+        told = [one.text for one in found if one.subject == "queued"]
         assert [one[:60] for one in told] == ["those that do not start before wait with InvalidAccount or P"]
 
 
