@@ -4,7 +4,7 @@ import re
 
 import pytest
 from support.account_rows import SITE
-from support.builders import LAB, changed, on_hosts
+from support.builders import LAB, SPEC, changed, on_hosts
 from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops import requests
@@ -326,3 +326,27 @@ def test_jobs_that_use_a_removed_mount_of_hosts_are_told() -> None:
     assert "those that use /data fail where it is unmounted" in found.queued
     (step,) = (one for one in found.steps if one.startswith("umount /data "))
     assert "without processes that use it" in step
+
+
+_AWS = changed(SPEC, ("partitions:\n", "partitions:\n  - {name: old, pools: [h200]}\n"))
+_ZONES = ("zones: [us-east-2a, us-east-2b]", "zones: [us-east-2a]")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (_TWO_PARTITIONS, changed(_TWO_PARTITIONS, ("  - {name: rest, pools: [spare]}\n", ""), (f"\n  - {_SPARE}", ""), ('leaf2: "gpu[03-06]"', 'leaf2: "gpu[03-04]"'), (_PLAIN, ""))),
+        (_AWS, changed(SPEC, _ZONES)),
+    ],
+    ids=["hosts", "AWS"],
+)  # fmt: skip
+def test_removed_partition_is_emptied_before_no_job_may_run(old: str, new: str) -> None:
+    """It was set DOWN first, and to DRAIN when no job ran: Slurm started its queued jobs then."""
+    found = a_diff(old, new).effects
+    assert found is not None
+    down, drain, runs = (
+        next(at for at, step in enumerate(found.steps) if words in step)
+        for words in ("state=down", "state=drain", "squeue --states=running")
+    )
+    assert drain < down < runs
+    assert fates_of("partition-drain", RECORDED[0], Way.RECONFIGURE).queued.outcome is Outcome.STARTS
