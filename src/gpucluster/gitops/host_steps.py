@@ -38,13 +38,13 @@ def steps(events: HostEvents, first: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def _before(events: HostEvents) -> Iterator[str]:
+    yield from of_partitions(events.removals, default=default_leaves(events.old, events.removals))
     if events.fleet_stops or events.older:
         yield from NO_JOBS
     if events.head_moves:
         yield from _of_head(events)
     if events.version:
         yield from _of_version(events)
-    yield from of_partitions(events.removals, default=default_leaves(events.old, events.removals))
     yield from _of_accounts(events)
 
 

@@ -46,6 +46,8 @@ def before(events: Events) -> Iterator[str]:
         yield f"# keep the size of {', '.join(events.smaller)} in the spec: AWS refuses a smaller one"
     if events.queue_lost:
         yield "squeue --all    # the jobs that are lost"
+    if not events.queue_lost:
+        yield from of_partitions(events.removals, default=events.default_leaves)
     if events.fleet_stops:
         yield from NO_JOBS
     yield from copies(events.lost)
@@ -54,8 +56,6 @@ def before(events: Events) -> Iterator[str]:
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
         yield unprotect(events.refused)
-    if not events.queue_lost:
-        yield from of_partitions(events.removals, default=events.default_leaves)
 
 
 def copies(lost: Iterable[Loss], *, pods: bool = False) -> Iterator[str]:
