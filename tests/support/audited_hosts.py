@@ -222,9 +222,8 @@ EDITS = (
         id="all-hosts-of-a-partition-change",
         stack="lab",
         changes=(("2000GiB", "1000GiB"),),
-        says={
-            "queued": "those of gpu, all of whose nodes are removed or changed, wait until the bundle is applied"
-        },
+        says={"queued": "wait until the bundle is applied; those in gpu that ask for more than"},
+        never=("other nodes", "removed node"),
     ),
     Audited(
         id="containers-of-pyxis-added-on-hosts",
@@ -270,7 +269,7 @@ EDITS = (
         worst="drain",
         is_exactly={
             "running": "go on; hosts keep their mount of /home, also after they restart, as its line of fstab stays; the head ends its export of /home when it restarts, and jobs on nodes that use it fail",
-            "queued": STAYS_QUEUED,
+            "queued": f"{STAYS_QUEUED}; those that use /home fail where it is unmounted",
             "data": "of what was mounted at /home stays there, and is not copied",
         },
         never=("lost", *_OF_A_CLOUD),
