@@ -11,6 +11,7 @@ from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.model import WAITS, Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
+from gpucluster.gitops.severity import severity_of
 from gpucluster.gitops.storage_events import Loss
 from gpucluster.text import listed
 
@@ -52,13 +53,6 @@ _REQUEUES = ("cpus-too-few", "gpus-fewer", "gpu-model")
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
 OTHER_DATA = "other data stays where it is"
 OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
-
-_ORDER = (
-    r"\bnever start\b|depend on one that never starts|\bare (ended|lost)\b|\bfail\b|^after the change, sbatch refuses",
-    r"\bwaits?\b",
-    r"\bstarts?\b",
-    "",
-)
 
 RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
@@ -204,10 +198,8 @@ def is_start(words: str) -> bool:
 
 
 def worst_first(found: Iterable[str]) -> tuple[str, ...]:
-    """Return clauses about jobs: those that end or never start, then those that wait, those that start, and the rest."""
-    return tuple(
-        sorted(found, key=lambda one: next(n for n, words in enumerate(_ORDER) if re.search(words, one)))
-    )
+    """Return clauses about jobs, the worst first."""
+    return tuple(sorted(found, key=severity_of))
 
 
 def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:

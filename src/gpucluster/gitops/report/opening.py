@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.model import Diff
 from gpucluster.gitops.report import words
+from gpucluster.gitops.severity import Severity, says
 
 LONGEST = 120
-_LOST = r"(?:is|are) lost|lose"
-_ENDED = r"(?<!it )(?:is|are) (?:deleted|ended|refused|requeued)|fail|end(?= where|[;,:]|$)"
-_WAIT = r"never starts?|until it is (?:lowered|UP)"  # what a person must act on
+_LOSSES = (Severity.LOST, Severity.ENDED, Severity.BLOCKED)
 _USUAL = dict(UNAFFECTED.lines())
 _BY_WORTH = ("data", "running jobs", "queued jobs", "sessions")
 
@@ -36,10 +35,9 @@ def _worst_first(diff: Diff) -> Iterator[str]:
 
 
 def _losses(lines: Mapping[str, str]) -> Iterator[str]:
-    for what_happens in (_LOST, _ENDED, _WAIT) if lines else ():
+    for severity in _LOSSES if lines else ():
         for subject in _BY_WORTH:
-            found = _clauses(subject, lines[subject])
-            yield from (one for one in found if re.search(rf"\b(?:{what_happens})\b", one))
+            yield from (one for one in _clauses(subject, lines[subject]) if says(severity, one))
 
 
 def _without_jobs(diff: Diff) -> Iterator[str]:
