@@ -35,7 +35,8 @@ class Cluster:
     while_asleep: Callable[[], object] = str  # what happens while we sleep
 
     def values(self) -> dict[str, Any]:
-        return json.loads((self.folder / "state.json").read_text())
+        with State(self.folder).locked() as values:
+            return values
 
     def change(self, **new: Any) -> None:
         with State(self.folder).locked() as values:
@@ -43,7 +44,9 @@ class Cluster:
 
     def plant(self, match: str, stderr: str = "", *, times: int = 1, skip: int = 0, **more: Any) -> None:
         """Let the next calls that have the words fail."""
-        with State(self.folder).locked() as values:
+        state = State(self.folder)
+        state.planted.touch()
+        with state.locked() as values:
             values["faults"].append({"match": match, "stderr": stderr, "times": times, "skip": skip, **more})
 
     def put(self, *objects: dict[str, Any], manager: str = "kubectl-create") -> None:
@@ -116,14 +119,12 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool 
     state.mkdir()
     for name in ("kubectl", "helm"):
         install(bin_dir / name, name, state)
-    (state / "state.json").write_text(
-        json.dumps(
-            {
-                "clock": 0, "objects": {"v1|Namespace||kube-system": KUBE_SYSTEM}, "releases": [], "crds": {}, "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "forbidden": {}, "stuck": [], "owned": {}, "exec": [],
-                "version": {"major": "1", "minor": "36+"}, "metrics": "",
-                "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
-            }
-        )
+    State(state).begin(
+        {
+            "clock": 0, "objects": {"v1|Namespace||kube-system": KUBE_SYSTEM}, "releases": [], "crds": {}, "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "forbidden": {}, "stuck": [], "owned": {}, "exec": [],
+            "version": {"major": "1", "minor": "36+"}, "metrics": "",
+            "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
+        }
     )  # fmt: skip
     monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
     if not processes:

@@ -147,7 +147,7 @@ def _get_manifest(values: Row, words: list[str], flags: dict[str, str]) -> tuple
         return "Error: release: not found", ""
     controller, role = _objects(row)
     shown = controller, {"apiVersion": "v1", "kind": "List", "items": [role]}  # a chart may have lists
-    return "", yaml.safe_dump_all(shown, explicit_start=True)
+    return "", yaml.dump_all(shown, Dumper=yaml.CSafeDumper, explicit_start=True)
 
 
 def _rollback(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
@@ -215,7 +215,7 @@ def _show_crds(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
         for group, kinds in OF_CHARTS[of].items()
         for kind in kinds
     ]
-    return "", yaml.safe_dump_all(documents, explicit_start=True) if documents else ""
+    return "", yaml.dump_all(documents, Dumper=yaml.CSafeDumper, explicit_start=True) if documents else ""
 
 
 def _version(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:

@@ -3,6 +3,8 @@ a missing namespace, and a stale resourceVersion. It plays the controllers: thei
 
 import copy
 import json
+import marshal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import yaml
 
 from support.cluster.controllers import Controllers
 from support.cluster.pods import execute
-from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Begun, fail
+from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, OWN_EACH, Begun, fail
 
 Object = dict[str, Any]
 
@@ -325,20 +327,21 @@ def _unmatched(one: Object) -> str:
 
 def _items(text: str) -> list[Object]:
     if not text.lstrip().startswith("{"):
-        return list(yaml.load_all(text, yaml.CSafeLoader))
+        return marshal.loads(_parsed(text))  # noqa: S302  our own
     found = json.loads(text)
     return found["items"] if found["kind"] == "List" else [found]
 
 
-def _kustomized(folder: Path) -> list[Object]:
+@cache
+def _parsed(text: str) -> bytes:
+    """The documents of a text, which most calls have in common, to be loaded by marshal: each call changes its own."""
+    return marshal.dumps(list(yaml.load_all(text, yaml.CSafeLoader)), OWN_EACH)
 
-    (names,) = yaml.safe_load_all((folder / "kustomization.yaml").read_text())
+
+def _kustomized(folder: Path) -> list[Object]:
+    (names,) = _items((folder / "kustomization.yaml").read_text())
     assert set(names) == {"apiVersion", "kind", "resources"}, names
-    return [
-        one
-        for name in names["resources"]
-        for one in yaml.load_all((folder / name).read_text(), yaml.CSafeLoader)
-    ]
+    return [one for name in names["resources"] for one in _items((folder / name).read_text())]
 
 
 def _print(found: list[Object], *, single: bool) -> str:

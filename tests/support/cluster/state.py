@@ -1,7 +1,8 @@
-"""What the stand-ins of kubectl and helm share: one JSON file, a log of calls, and planted faults."""
+"""What the stand-ins of kubectl and helm share: one file of values, a log of calls, and planted faults."""
 
 import fcntl
 import json
+import marshal
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
+OWN_EACH = 2  # the newest version of marshal's format in which each object is read as one of its own
+
+
 class EndedError(Exception):
     """The program ends with these words on stderr."""
 
@@ -67,24 +71,29 @@ def fail(text: str, code: int = 1, *, out: str = "") -> NoReturn:
 
 
 class State:
-    """The values of the file while a call holds its lock."""
+    """The values of a file, which processes share. A call has them while it holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.file = folder / "state.json"
+        self.file = folder / "state"
+        self.planted = folder / "planted"  # is there if faults were planted
 
     @contextmanager
     def locked(self) -> Generator[dict[str, Any]]:
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            values = json.loads(self.file.read_text())
+        """What the block changes is kept, unless it raises."""
+        with self.file.open("r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            old = file.read()
+            values = marshal.loads(old)  # noqa: S302  our own
             yield values
-            self._write(values)
+            if (new := marshal.dumps(values, OWN_EACH)) != old:
+                file.seek(0)
+                file.write(new)
+                file.truncate()
 
-    def _write(self, values: dict[str, Any]) -> None:
-        new = self.folder / "state.new"
-        new.write_text(json.dumps(values))
-        new.replace(self.file)
+    def begin(self, values: dict[str, Any]) -> None:
+        """Make the file, with these values."""
+        self.file.write_bytes(marshal.dumps(values, OWN_EACH))
 
     def log(self, program: str, argv: list[str]) -> None:
         with (self.folder / "calls").open("a") as file:
@@ -92,6 +101,8 @@ class State:
 
     def fault(self, program: str, argv: list[str]) -> dict[str, Any] | None:
         """Return the planted fault of this call, if there is one. `skip` calls go well before it, then `times` fail."""
+        if not self.planted.exists():
+            return None
         line = f"{program} {' '.join(argv)}"
         with self.locked() as values:
             for row in values["faults"]:
