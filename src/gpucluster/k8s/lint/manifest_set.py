@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from gpucluster.catalog import kubernetes_facts
@@ -33,6 +33,9 @@ class Obj:
     kind: str
     name: str
     namespace: str
+    made: dict[str, tuple[Any, ...]] = field(  # what functions of this package have made of the object
+        default_factory=dict[str, tuple[Any, ...]], init=False, repr=False, compare=False
+    )
 
     @property
     def group(self) -> str:
@@ -40,7 +43,7 @@ class Obj:
 
     @property
     def key(self) -> str:
-        return f"{self.kind}.{self.group}" if self.group else self.kind
+        return _key(self.api_version, self.kind)
 
     @property
     def is_client_file(self) -> bool:
@@ -116,6 +119,13 @@ class ManifestSet:
             (there.kind, there.namespace, there.name) == (key.partition(".")[0], namespace, name)
             for there in self.facts.present
         )
+
+
+@lru_cache(maxsize=1000)
+def _key(api_version: str, kind: str) -> str:
+    """Each checker asks each object for it."""
+    group = api_version.rpartition("/")[0]
+    return f"{kind}.{group}" if group else kind
 
 
 def build(sources: Iterable[Document], facts: Facts) -> tuple[ManifestSet, list[Finding]]:

@@ -75,8 +75,17 @@ class Pods:
                 yield self.where("spec", *path), mapping(container)
 
 
-def pods_of(thing: Obj) -> Iterator[Pods]:
-    """Return one template for a plain workload, one for each replicated job of a JobSet, and all pod specs of other kinds."""
+def pods_of(thing: Obj) -> tuple[Pods, ...]:
+    """Return one template for a plain workload, one for each replicated job of a JobSet, and all pod specs of other kinds.
+
+    Thirty checkers ask for them, and the search in other kinds reads all of the object: it is read once.
+    """
+    if "pods" not in thing.made:
+        thing.made["pods"] = tuple(_pods_of(thing))
+    return thing.made["pods"]
+
+
+def _pods_of(thing: Obj) -> Iterator[Pods]:
     if (path := _TEMPLATES.get(thing.key)) is not None:
         template = mapping(at(thing.body, *(str(key) for key in path)))
         count = at(thing.body, *(str(key) for key in _COUNTS.get(thing.key, ("",))))
