@@ -18,6 +18,7 @@ import pytest
 
 from gpucluster.spec.tree import plain
 from gpucluster.spec.yaml import parse
+from support import forked_launcher
 from support.builders import SPEC
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,10 @@ def three_changed_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def bash(
     script: str, top: Path, variables: Mapping[str, str], begin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script as a runner does: `bash -eo pipefail`, with our Python on PATH and where the Action installs it. It runs `begin` first."""
+    """Run a script as a runner does: `bash -eo pipefail`, with our Python on PATH and where the Action installs it.
+
+    Our programs run `begin` first. With `QUICK` they are forked.
+    """
     temp = Path(variables.get("RUNNER_TEMP", top.parent))
     tools = top.parent / "tools"
     programs = {
@@ -94,9 +98,14 @@ def bash(
         temp / "gpucluster/bin/python": "",
         tools / "gpucluster": "-I -m gpucluster.cli",
     }
+    python = sys.executable
+    tools.mkdir(exist_ok=True)
+    if begin == QUICK:
+        python = str(tools / "forked")
+        forked_launcher.install(Path(python))
     for launcher, words in programs.items():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        launcher.write_text(f'#!/bin/sh\n{begin}\nexec {sys.executable} {words} "$@"\n')
+        launcher.write_text(f'#!/bin/sh\n{begin}\nexec {python} {words} "$@"\n')
         launcher.chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(top)}
     return subprocess.run(

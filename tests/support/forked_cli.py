@@ -14,7 +14,17 @@ from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["gpucluster.cli.main", "gpucluster.cli.validate", "gpucluster.validate.run", "boto3"]
+    [
+        "gpucluster.cli.main",
+        "gpucluster.cli.validate",
+        "gpucluster.validate.run",
+        "boto3",
+        "gpucluster.cli.checked",
+        "gpucluster.cli.comment",
+        "gpucluster.cli.review",
+        "gpucluster.gitops.diff",
+        "gpucluster.gitops.report",
+    ]
 )
 
 
