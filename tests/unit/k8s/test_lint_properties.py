@@ -136,10 +136,10 @@ CHEAP = sorted(CHECKERS.keys() - {"builtin", "schemas"})  # those two are jsonsc
 
 def test_each_place_of_good_manifests_may_hold_something_else() -> None:
     """Regression: a list as the key of a taint ended in a TypeError."""
-    for number, _ in enumerate(places(good())):
-        manifests = good()
-        container, key = places(manifests)[number]
-        container[key] = deepcopy(WRONG[number % len(WRONG)])
+    manifests = good()
+    for number, (container, key) in enumerate(places(manifests)):
+        right, container[key] = container[key], deepcopy(WRONG[number % len(WRONG)])
         manifest_set, _ = build(documents(manifests), FACTS)
         for name in CHEAP:
             assert all(finding.rule for finding in CHECKERS[name](manifest_set))
+        container[key] = right
