@@ -86,11 +86,12 @@ def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_pat
         ("User - 'root':AdminLevel='Administrator'\nAccount - 'a'\nParent - 'a'\nUser - 'u':AdminLevel='Operator'",
          "the user u in a: AdminLevel=Operator is not imported: a spec has no operators or administrators of the database"),
         ("Account - 'a'\nParent - 'a'\nUser - 'u':Coordinator='a'", "the user u in a: Coordinator=a is not imported: a spec has no coordinators of accounts"),
-        ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':QOS='x'", "the user u in a: QOS=x is not imported: users of a spec have every QOS of their account, also y"),
-        ("Account - 'a':QOS='x,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has x, the first QOS of the account"),
+        ("Account - 'a':QOS='normal,y'\nParent - 'a'\nUser - 'u':QOS='normal'", "the user u in a: QOS=normal is not imported: users of a spec have every QOS of their account, also y"),
+        ("Account - 'a':QOS='normal,y'\nParent - 'a'\nUser - 'u':DefaultQOS='y'", "the user u in a: DefaultQOS=y is not imported: a job without --qos has normal, the first QOS of the account"),
         ("Account - 'a':GrpTRES='gres/gpu=8,cpu=64'", "the account a: GrpTRES=cpu=64 is not imported: the spec has no field for it"),
         ("Account - 'a':DefaultQOS='y':QOS='x'", "the account a: DefaultQOS=y is not imported: it is none of the QOS of the account"),
-        ("Account - 'a':QOS='x,Y_1'", "the account a: the QOS Y_1 is not imported: 'Y_1' is not the name of a QOS: " + NAME),
+        ("Account - 'a':QOS='x,y'", "the account a: a job without --qos has x, and Slurm refuses it"),
+        ("Account - 'a':QOS='normal,Y_1'", "the account a: the QOS Y_1 is not imported: 'Y_1' is not the name of a QOS: " + NAME),
         ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
         ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
     ],
@@ -300,6 +301,23 @@ def test_qos_of_a_user_with_a_sign_is_compared_as_a_whole(qos: str, effect: Effe
     _, told = accounts_of("QOS='normal,high'", "Fairshare=1", f"QOS='{qos}'")
     said = f"the user ann in sub: QOS={qos} is not imported: {why}"
     assert told == ([(effect, said)] if effect else [])
+
+
+@pytest.mark.parametrize(
+    ("phys", "sub", "who"),
+    [
+        ("QOS='high,scav'", "Fairshare=1", "phys"),
+        ("QOS='normal,high':DefaultQOS='high'", "QOS='-high'", "sub"),
+        ("QOS='scav'", "QOS='+high'", "sub"),
+        ("QOS='scav'", "Fairshare=1", ""),
+        ("QOS='high,scav':DefaultQOS='scav'", "QOS='-high'", ""),
+    ],
+)
+def test_account_whose_jobs_must_name_a_qos_is_reported(phys: str, sub: str, who: str) -> None:
+    """Slurm has no QOS for a job without --qos if the default, also an inherited one, is none of several QOS."""
+    _, told = accounts_of(phys, sub)
+    said = [message.partition(":")[0] for _, message in told if "a job without --qos has" in message]
+    assert said == ([f"the account {who}"] if who else [])
 
 
 @pytest.mark.parametrize("qos", ["-normal", "Y_1"])
