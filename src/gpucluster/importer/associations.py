@@ -275,7 +275,14 @@ def _with_qos(site: Site, one: _Account, who: str, options: _Options, above: _Ac
         known = (NORMAL_QOS,)
     first = (default.value if default is not None else "") or above.default
     order = sorted(known, key=lambda name: name != (first if first in known else NORMAL_QOS))
+    if {"qos", "defaultqos"} & options.keys() and not _has_default(first, names, order[0]):
+        site.complain(one.place, f"{who}: a job without --qos has {order[0]}, and Slurm refuses it")
     return replace(one, qos=tuple(order), default=first)
+
+
+def _has_default(default: str, names: tuple[str, ...], first: str) -> bool:
+    """Whether Slurm has a QOS for a job without --qos: the default, also an inherited one, the only one, or `normal`."""
+    return default in names if default else len(names) < 2 or first == NORMAL_QOS
 
 
 def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) -> tuple[str, ...]:
