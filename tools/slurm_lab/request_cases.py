@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-ACCOUNT = "base"  # of every user
+ACCOUNT = "base"  # of every user but one
+USER, STRANGER = "researcher", "stranger"  # the stranger has no association
+ENFORCED = "associations,limits,qos,safe"
 Command = tuple[str, ...]
 _NODE = "CPUs=2 RealMemory=1000"
 _OPEN = "Nodes=ID-1 MaxTime=60 State=UP"
@@ -39,12 +41,19 @@ class RequestCase:
     commands: tuple[Command, ...] = ()
     depends: str = ""  # the case on whose job it depends
     types: tuple[str, str] = _TYPES  # GresTypes
+    enforce: tuple[str, str] = (ENFORCED, ENFORCED)  # AccountingStorageEnforce
+    user: str = USER
     running_of: str = ""  # the case of which this one has only the running job
     names_partition: bool = True  # else jobs go to the default one, which one case of a group may have
 
     @property
     def nodes(self) -> list[str]:
         return [f"{self.id}-{n}" for n in range(1, max(self.before.count, self.after.count) + 1)]
+
+    @property
+    def of_cluster(self) -> tuple[tuple[str, str], ...]:
+        """What cases that share one slurm.conf have in common."""
+        return self.types, self.enforce
 
     @property
     def is_hardware(self) -> bool:
@@ -148,6 +157,34 @@ _CLOSED = (
     "modify account where name=ID set grpsubmitjobs=0",
 )
 _GPU_QOS = f"gres=gpu:2 {_QOS_ASKS}"
+_AT_LEAST_TWO = _partition("Nodes=ID-[1-2] MaxTime=60 State=UP MinNodes=2", 2)
+_HALVES = Side(node="CPUs=1 RealMemory=1000", count=2, partition=_TWO.partition)
+_ONE_OF_TWO = (("scontrol", "update", "nodename=ID-2", "state=drain", "reason=first"),)  # until the change
+_ON = ("associations", "associations,limits", "associations,qos", ENFORCED)
+
+
+def _enforced(key: str, who: str, asks: str = "", before: Side = _NONE, **more: Any) -> list[RequestCase]:
+    """A job that no rule of accounts keeps from running, and the rules begin."""
+    return [
+        _case(
+            *("AccountingStorageEnforce", f"{words} for {who}", asks, before),
+            name=f"enforce-{words.rpartition(',')[2]}-{key}",
+            enforce=("", words),
+            **more,
+        )
+        for words in _ON
+    ]
+
+
+def _lifted(key: str, who: str, asks: str = "", before: Side = _NONE, **more: Any) -> RequestCase:
+    """The rules of accounts end."""
+    return _case(
+        *("AccountingStorageEnforce", f"removed for {who}", asks, before),
+        name=f"enforce-off-{key}",
+        enforce=(ENFORCED, ""),
+        **more,
+    )
+
 
 CASES = (
     _case("nothing", "leaves", ""),
@@ -181,6 +218,16 @@ CASES = (
     _case("nodes", "all drained, as the agent of a head holds a bundle", "", commands=(_DRAIN,), name="nodes-drained"),
     _case("memory", "lowered below the request", "mem=900", Side(), Side(node="CPUs=2 RealMemory=500"), name="memory-too-low"),
     _case("CPUs", "lowered below the request", "", Side(), Side(node="CPUs=1 RealMemory=1000"), name="cpus-too-few"),
+    *(
+        _case("CPUs", f"of each node lowered below {what}, not of the partition", asks, _TWO, _HALVES, name=f"node-cpus-{name}", setup=_ONE_OF_TWO)
+        for name, what, asks in (
+            ("task", "a task of one node", "nodes=1 ntasks=1"),
+            ("task-any", "a task", "ntasks=1"),
+            ("tasks", "the tasks of one node", "nodes=1 ntasks=2 cpus-per-task=1"),
+            ("tasks-per-node", "the tasks of each node", "nodes=1 ntasks-per-node=2 cpus-per-task=1"),
+            ("tasks-any", "all tasks", "ntasks=2 cpus-per-task=1"),
+        )
+    ),
     _case("partition", "removed", "", Side(), _partition("Nodes=ID-1 MaxTime=60 State=UP", name="ID-other")),
     *(
         _case("partition", word, "", Side(), _partition(f"Nodes=ID-1 MaxTime=60 State={word}"), name=f"partition-{word.lower()}")
@@ -190,6 +237,11 @@ CASES = (
     _case("partition", "another default, and not named", "", _DEFAULT, _OTHER_DEFAULT, types=("gpu", ""), names_partition=False, name="default-moved"),
     _case("partition", "shorter MaxTime", "", Side(), _partition("Nodes=ID-1 MaxTime=10 State=UP"), name="partition-max-time"),
     _case("partition", "smaller MaxNodes", "nodes=2", _TWO, _partition("Nodes=ID-[1-2] MaxTime=60 State=UP MaxNodes=1", 2), name="partition-max-nodes"),
+    _case("partition", "MinNodes above the request", "nodes=1 nodelist=ID-1", _TWO, _AT_LEAST_TWO, name="partition-min-nodes"),
+    _case("partition", "MinNodes above one, a task asked", "ntasks=1", _TWO, _AT_LEAST_TWO, name="partition-min-nodes-task", first="nodes=2"),
+    _case("partition", "MinNodes above one, two tasks asked", "ntasks=2 cpus-per-task=1", _TWO, _AT_LEAST_TWO, name="partition-min-nodes-tasks", first="nodes=2"),
+    _case("partition", "MaxMemPerNode below the request", "mem=900", Side(), _partition(f"{_OPEN} MaxMemPerNode=500"), name="partition-max-memory"),
+    _case("partition", "AllowGroups without a group of its user", "", Side(), _partition(f"{_OPEN} AllowGroups=elsewhere"), name="partition-groups", setup=(("groupadd", "elsewhere"),)),
     _case("partition", "other nodes", "", _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), _partition("Nodes=ID-2 MaxTime=60 State=UP", 2), name="partition-other-nodes"),
     _case("partition", "fewer nodes than the request", _FEW_CPUS, _TWO, _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), name="partition-too-few", first="nodes=2"),
     _case("partition", "fewer nodes than the request, with all their CPUs", "nodes=2", _TWO, _partition("Nodes=ID-1 MaxTime=60 State=UP", 2), name="partition-too-few-cpus"),
@@ -214,6 +266,14 @@ CASES = (
     _case("account", "moved below one with a limit below the request", "gres=gpu:2 account=ID", _WHOLE, setup=(*_in_account(), *_sacctmgr("add account ID-above grptres=gres/gpu=1")), commands=_sacctmgr("modify account where name=ID set parent=ID-above"), name="account-moved-limit"),
     _case("account", "GrpTRES lowered below the request", "gres=gpu:2 account=ID", _WHOLE, setup=_in_account(), commands=_sacctmgr("modify account where name=ID set grptres=gres/gpu=1"), name="account-group"),
     _case("account", "GrpTRES of the user lowered below the request", "gres=gpu:2 account=ID", _WHOLE, setup=_in_account(), commands=_sacctmgr("modify user where name=researcher account=ID set grptres=gres/gpu=1"), name="account-user"),
+    *_enforced("known", "a user with an association", "account=ID", setup=_in_account()),
+    *_enforced("stranger", "a user without an association", user=STRANGER),
+    *_enforced("group", "a job above GrpTRES of its account", "gres=gpu:2 account=ID", _WHOLE, setup=(*_in_account(), *_sacctmgr("modify account where name=ID set grptres=gres/gpu=1"))),
+    *_enforced("minutes", "a job that may take more than is left of GrpTRESMins", "gres=gpu:1 account=ID", _WHOLE, setup=(*_in_account(), *_sacctmgr("modify account where name=ID set grptresmins=gres/gpu=20"))),
+    *_enforced("qos", "a job of a QOS that its account has not", _QOS_ASKS, setup=(*_sacctmgr("add qos ID"), *_in_account())),
+    _lifted("known", "a user with an association", "account=ID", setup=_in_account()),
+    _lifted("group", "a job above GrpTRES of its account", "gres=gpu:2 account=ID", _WHOLE, first="gres=gpu:1 account=ID", setup=(*_in_account(), *_sacctmgr("modify account where name=ID set grptres=gres/gpu=1"))),
+    _lifted("minutes", "a job that may take more than is left of GrpTRESMins", "gres=gpu:1 account=ID", _WHOLE, first="gres=gpu:1 account=ID time=10", setup=(*_in_account(), *_sacctmgr("modify account where name=ID set grptresmins=gres/gpu=20"))),
     _case("dependency", "afterok of a job that is cancelled", "dependency=afterok:OTHER", first=None, depends="partition-removed", name="afterok-cancelled"),
     _case("dependency", "afterany of a job that is cancelled", "dependency=afterany:OTHER", first=None, depends="partition-removed", name="afterany-cancelled"),
     _case("dependency", "afterok of a job that never starts", "dependency=afterok:OTHER", first=None, depends="gpus-removed", name="afterok-waits"),

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_lab.lab import HOST, Lab, Version
-from slurm_lab.request_cases import ACCOUNT, CASES, RequestCase, Side
+from slurm_lab.request_cases import ACCOUNT, CASES, STRANGER, USER, RequestCase, Side
 
-USER = "researcher"
 WAYS = ("reconfigure", "restart")
 GPUS = 4  # /dev/nvidia0 ...
 LIMIT_S = 300.0
@@ -31,7 +30,6 @@ _CHANGED = {
 _ADDED = """EnforcePartLimits=ALL
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost={host}
-AccountingStorageEnforce=associations,limits,qos,safe
 AccountingStorageTRES=gres/gpu
 PreemptType=preempt/qos
 PreemptMode=REQUEUE
@@ -74,7 +72,8 @@ class RequestLab(Lab):
         self.write("etc/slurm/gres.conf", self.gres(), 0o644)
         self.write("etc/slurm/slurmdbd.conf", _SLURMDBD, 0o600)
         self._chown("slurm", "/etc/slurm/slurmdbd.conf")
-        self.must("useradd", USER)
+        for user in (USER, STRANGER):
+            self.must("useradd", user)
         self._first: dict[str, str] = {}
         self._queued: dict[str, str] = {}
 
@@ -90,6 +89,8 @@ class RequestLab(Lab):
         types = self.cases[0].types[self.changed]
         lines = [f"Licenses={licences}"] if licences else []
         lines += [f"GresTypes={types}"] if types else []
+        enforce = self.cases[0].enforce[self.changed]
+        lines += [f"AccountingStorageEnforce={enforce}"] if enforce else []
         ports = {name: port for port, name in enumerate(self.machines, 7001)}
         for case, side in sides:
             lines += [
@@ -271,7 +272,7 @@ class RequestLab(Lab):
         argv = [
             "sbatch",
             "--parsable",
-            f"--uid={USER}",
+            f"--uid={case.user}",
             "--chdir=/",
             "-o",
             "/dev/null",
@@ -375,10 +376,11 @@ class RequestLab(Lab):
 
 
 def groups(only: str) -> list[tuple[RequestCase, ...]]:
-    """The cases that may share one slurm.conf: those with the same GresTypes."""
+    """The cases that may share one slurm.conf."""
     chosen = [case for case in CASES if only in case.id]
     every = [one for case in chosen for one in case.apart()]
-    return [tuple(c for c in every if c.types == types) for types in dict.fromkeys(c.types for c in every)]
+    kinds = dict.fromkeys(one.of_cluster for one in every)
+    return [tuple(one for one in every if one.of_cluster == kind) for kind in kinds]
 
 
 def table(parts: Mapping[str, Sequence[Mapping[str, Any]]], version: str) -> dict[str, Any]:
