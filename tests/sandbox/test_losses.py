@@ -273,7 +273,7 @@ def test_without_the_control_object_a_powered_down_node_ends_itself(head: Head) 
 def test_damaged_control_object_is_replaced_and_a_stop_stays(head: Head) -> None:
     one = Evacuation.begin(head)
     slot, where = one.slot, head.bindings
-    head.object.stop("a test")
+    head.object.scale(Scaling.STOP, "a test")
     try:
         before = head.object.read()
         s3, garbage = head.cluster.client("s3"), b"\x00 damaged"
@@ -296,7 +296,7 @@ def test_damaged_control_object_is_replaced_and_a_stop_stays(head: Head) -> None
             assert said in shown, shown
         assert launches(head.changes()) == launches(calls)
     finally:
-        head.object.resume("a test")
+        head.object.scale(Scaling.RUN, "a test")
     one.end()
 
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -39,14 +40,15 @@ def test_head_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Bucket:
         def get_object(self, **place: str) -> dict[str, Any]:
             assert place == {"Bucket": "trial-0", "Key": "bundle.tar.gz"}
-            return {"Body": io.BytesIO(bundle)}
+            return {"Body": io.BytesIO(bundle), "LastModified": datetime(2026, 11, 30, 2, 5, tzinfo=UTC)}
 
     monkeypatch.setattr(transport_ssm, "ManagedMachines", Machines)
     monkeypatch.setattr(transport_ssm, "RunCommand", Command)
     machines = transport_ssm.SsmMachines("trial", "us-east-1")
     machines.clients = lambda service: Bucket()
-    plan, _, digest = validate_on_aws._published(machines)
-    assert (plan.name, digest) == ("trial", artifacts.digest(bundle))
+    found = validate_on_aws._published(machines)
+    assert (found.plan.name, found.digest) == ("trial", artifacts.digest(bundle))
+    assert found.place == "s3://trial-0/bundle.tar.gz, published 2026-11-30 02:05 UTC,"
     assert machines.run("head", ("true",), 1.0).stdout == "i-1"
     assert machines.run("head", ("true",), 1.0).stdout == "i-1"
     assert looked == ["head"]

@@ -153,7 +153,7 @@ def test_narrow_answers_say_what_whole_ones_say(monkeypatch: pytest.MonkeyPatch)
 def test_control_object_of_the_model_stops_or_is_unreadable():
     control = ModelControl()
     assert control.read() == Control()
-    control.stop("down")
+    control.scale(Scaling.STOP, "down")
     assert control.read().scaling is Scaling.STOP
     control.readable = False
     with pytest.raises(CloudError):

@@ -12,6 +12,7 @@ from gpucluster.engine import run
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
 from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.spec_source import SpecSource, plan_digest
 from gpucluster.sandbox import host_checks, preview, state_dir
 from gpucluster.sandbox.state_dir import SandboxDir
 
@@ -21,6 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxDir:
     made = SandboxDir(name="burst", root=tmp_path)
     made.path.mkdir(parents=True)
     made.plan.write_text(codec.dumps(a_plan()))
+    (tmp_path / "burst.yaml").write_text("name: burst\n")
     made.write_rehearsal(tmp_path / "burst.yaml", real_times=True)
     monkeypatch.setattr(host_checks, "require_root", lambda: None)
     monkeypatch.setattr(state_dir, "living", lambda name, root: made)
@@ -35,13 +37,19 @@ def declared(
     """The plans that the program declares."""
     found: list[Any] = []
 
-    def engine(target: Any, program: Callable[[], None]) -> Any:
-        program()
+    def program(plan: ClusterPlan, source: SpecSource) -> None:
+        assert source.plan == plan_digest(plan_of(home.spec)), (
+            "of the spec, without the sandbox's differences"
+        )
+        found.append(plan)
+
+    def engine(target: Any, run_program: Callable[[], None]) -> Any:
+        run_program()
         return SimpleNamespace(changes=())
 
     monkeypatch.setattr(run, "preview", engine)
     preview.preview(
-        home.name, refresh=False, plan_of=plan_of, program=found.append, progress=print, root=home.root
+        home.name, refresh=False, plan_of=plan_of, program=program, progress=print, root=home.root
     )
     return found
 
@@ -54,7 +62,7 @@ def test_preview_declares_the_spec_as_it_is_now(home: SandboxDir, monkeypatch: p
         return edited
 
     (plan,) = declared(home, plan_of, monkeypatch)
-    assert read == [home.root / "burst.yaml"]
+    assert set(read) == {home.root / "burst.yaml"}
     assert plan.pools == edited.pools
     assert plan.slurm.lines, "without the sandbox's differences every file changes"
 
