@@ -122,11 +122,6 @@ EQUIVALENT: Mapping[tuple[str, str, str], str] = {
         "And -> Or",
     ): "two pools of different types are never compared",
     (
-        "gitops/consequences.py",
-        "return (replace(span, first=first, last=last) for first, last in zip(starts, ends, strict=True))",
-        "True -> False",
-    ): "each run of lost numbers has one first and one last number",
-    (
         "spec/rules/hosts.py",
         'OF_HOSTS, ("the kind of machine", "the host names", "the host addresses"), strict=True',
         "True -> False",

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -156,9 +157,27 @@ def _run(
     """Run the checks of the machines, then those of a hybrid cluster's Kubernetes."""
     from gpucluster.cli.validate_table import Live
     from gpucluster.validate import launches
-    from gpucluster.validate.expect import expectations
     from gpucluster.validate.run import run
     from gpucluster.validate.session import RunContext
+
+    with closing(target.reach):  # it may have a connection already
+        chosen = _of_target(target, kubernetes, select, launch=launch)
+        for words in launches.sentences(chosen, target.plan, _prices(target.plan)):
+            progress(words)
+        context = RunContext(plan=target.plan, user=target.user, sudo=target.sudo, aws=target.aws)
+        with session_for(kubernetes, chosen) as second, Live(len(chosen), sys.stderr) as live:
+            return run(
+                context, target.reach, chosen,
+                kubernetes=second, on_progress=live.update, on_wait=live.wait, junit=junit,
+            )  # fmt: skip
+
+
+def _of_target(
+    target: ValidationTarget, kubernetes: KubernetesPart | None, select: Select, *, launch: bool
+) -> "Sequence[Expectation]":
+    """The expectations of the options; GpuclusterError if there is none."""
+    from gpucluster.validate import launches
+    from gpucluster.validate.expect import expectations
 
     every = expectations(
         target.plan,
@@ -169,20 +188,13 @@ def _run(
         folders=target.folders,
     )
     chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))
-    if not launch:
-        chosen = launches.without(chosen, target.plan)
-        if not chosen:
-            raise GpuclusterError(
-                "every chosen check needs machines that are launched for it", next_step="without --no-launch"
-            )
-    for words in launches.sentences(chosen, target.plan, _prices(target.plan)):
-        progress(words)
-    context = RunContext(plan=target.plan, user=target.user, sudo=target.sudo, aws=target.aws)
-    with session_for(kubernetes, chosen) as second, Live(len(chosen), sys.stderr) as live:
-        return run(
-            context, target.reach, chosen,
-            kubernetes=second, on_progress=live.update, on_wait=live.wait, junit=junit,
-        )  # fmt: skip
+    if launch:
+        return chosen
+    if not (rest := launches.without(chosen, target.plan)):
+        raise GpuclusterError(
+            "every chosen check needs machines that are launched for it", next_step="without --no-launch"
+        )
+    return rest
 
 
 def _prices(plan: "SlurmPlan") -> "PriceList":

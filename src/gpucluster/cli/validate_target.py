@@ -204,23 +204,23 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
     if plan.hosts is None:
         return _on_aws(plan, file, user)
     target = _by_ssh(plan, "", ssh, user)
-    said = _said_by_head(target)  # its commit is that of the last playbook
+    said, reach = _said_by_head(target)  # its commit is that of the last playbook
     files = {} if said is None else {names.SOURCE_FILE: said}
     made = (*artifacts_of(plan), *(Artifact(path, content) for path, content in files.items()))
     reviewed = compared(file, plan, recorded(files), place="the bundle of the head")
-    return replace(target, bundle=digest(pack(made)), reviewed=reviewed)
+    return replace(target, bundle=digest(pack(made)), reviewed=reviewed, reach=reach)
 
 
-def _said_by_head(target: ValidationTarget) -> bytes | None:
-    """Return what the head's bundle says of its spec; None if it does not say it, or if the head does not answer."""
+def _said_by_head(target: ValidationTarget) -> "tuple[bytes | None, Reach]":
+    """Return what the head's bundle says of its spec, None if it does not say it, and the way that knows whether the head is away."""
     from gpucluster.checks.reviewed_spec import QUERY
-    from gpucluster.validate.reach import UnreachableError, ask
+    from gpucluster.validate.reach import KnownAway, UnreachableError, ask
 
     try:
         answer = ask(target.reach, ROLE_HEAD, QUERY, limit_s=SOURCE_S, user=None, sudo=target.sudo)
-    except UnreachableError:
-        return None
-    return answer.stdout.encode() if answer.code == 0 else None
+    except UnreachableError as error:
+        return None, KnownAway(target.reach, error)
+    return (answer.stdout.encode() if answer.code == 0 else None), target.reach
 
 
 def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> ValidationTarget:

@@ -91,8 +91,7 @@ def expectations(
     always_on = [node for pool in plan.pools for node in pool.always_on()]
     every = needs_first(
         [
-            *(() if reviewed is None else [expect("cfg.spec", ROLE_HEAD, reviewed)]),
-            *_head(plan, bundle),
+            *_head(plan, bundle, reviewed),
             *(e for node in (*always_on, *sorted(set(up) - set(always_on))) for e in _node(plan, node)),
             *_pool_jobs(plan),
             *_job_nodes(plan),
@@ -127,7 +126,7 @@ def _with_slurm_pools(plan: SlurmPlan) -> SlurmPlan:
     return replace(plan, pools=tuple(pool for pool in plan.pools if pool.name in used))
 
 
-def _head(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:
+def _head(plan: SlurmPlan, bundle: str, reviewed: Reviewed | None) -> Iterator[Expectation]:
     head = plan.head
     units = ("munge", "slurmctld", "gpucluster-agent")
     units += _accounting_units(plan) + (("nfs-server",) if storage_mounts.exports(plan) else ())
@@ -154,6 +153,8 @@ def _head(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:
         ROLE_HEAD,
         files.Files(sha256=files_of_slurm),
     )
+    if reviewed is not None:
+        yield expect("cfg.spec", ROLE_HEAD, reviewed)
     if bundle:
         yield expect("cfg.bundle", ROLE_HEAD, files.Applied(link=names.BUNDLE_DIR, digest=bundle))
     yield expect("nodes.state", ROLE_HEAD, node_expectations.nodes(plan))

@@ -56,6 +56,23 @@ class Reach(Protocol):
         ...
 
 
+class KnownAway:
+    """A Reach in which one machine was away already: it is not tried again, because each attempt takes seconds."""
+
+    def __init__(self, reach: Reach, away: UnreachableError) -> None:
+        self._reach, self._away = reach, away
+
+    def host(self, machine: str) -> Host:
+        """See Reach."""
+        if machine == self._away.machine:
+            raise self._away
+        return self._reach.host(machine)
+
+    def close(self) -> None:
+        """See Reach."""
+        self._reach.close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAddress:
     """The address, user and port of a machine's ssh."""
