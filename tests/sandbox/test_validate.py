@@ -156,7 +156,7 @@ FAULTS = (  # those of one row are in place at one time
     ),
     (
         Fault(
-            "a node has another munge key", "auth.rt[NODE]", "munge.key", "NODE",
+            "a node has another munge key", "auth.rt[NODE]", "systemctl restart gpucluster-agent munge", "NODE",
             "head -c 128 /dev/urandom >/etc/munge/munge.key; systemctl restart munge",
             may=frozenset({"nodes.state[head]"}),  # slurmctld may ping the node meanwhile, and marks it as not responding
         ),
@@ -481,6 +481,26 @@ def test_refused_bundle_is_found(shared_cluster, nodes_in_use):
         s3.put_object(Bucket=bucket, Key=names.BUNDLE_KEY, Body=good)
     only_these_fail(results, {"cfg.bundle[head]"})
     assert "gpucluster-agent" in results["cfg.bundle[head]"]["remedy"]
+
+
+def test_foreign_key_in_the_secret_is_found_and_restored(shared_cluster, nodes_in_use):
+    """Munge still works everywhere: its own remedy would now install the foreign key, so it is not named."""
+    client = shared_cluster.client("secretsmanager")
+    (arn,) = (
+        one["ARN"]
+        for one in client.list_secrets()["SecretList"]
+        if one["Name"].startswith(f"{shared_cluster.name}-munge")
+    )
+    key = client.get_secret_value(SecretId=arn)["SecretBinary"]
+    client.put_secret_value(SecretId=arn, SecretBinary=b"x" * 128)
+    results = validated(shared_cluster, "--tier", "0", "--only", "auth.secret,auth.rt", code=1)
+    only_these_fail(results, {"auth.secret[head]"})
+    assert {one["blocked_by"] for name, one in results.items() if name.startswith("auth.rt")} == {
+        "auth.secret[head]"
+    }
+    run_remedy(shared_cluster, results["auth.secret[head]"]["remedy"])
+    assert client.get_secret_value(SecretId=arn)["SecretBinary"] == key
+    validated(shared_cluster, "--tier", "0", "--only", "auth.secret,auth.rt", code=0)
 
 
 LIVE = "cfg.same,nodes.hw,job.multi,topo.place,job.gres,job.tmp,job.limits"

@@ -168,6 +168,9 @@ class FakeServices:
         assert arn == SECRET
         return self.value
 
+    def get_secret_version(self, arn: str) -> tuple[bytes | None, str]:
+        return self.get_secret(arn), f"v{len(self.tokens)}"
+
     def put_secret(self, arn: str, value: bytes, *, token: str) -> None:
         assert arn == SECRET
         if token in self.tokens:

@@ -4,6 +4,8 @@
 the file names. On an existing host Ansible writes the file, and the service ends when the host is ready. The log goes to
 the journal and to the console: the cloud keeps the console's text for users who cannot log in.
 `python -m gpucluster.agent install-munge-key`: read the key from standard input, print `changed` or `same`.
+`python -m gpucluster.agent compare-munge-key`: on the head, print as JSON whether the secret has its key.
+`python -m gpucluster.agent restore-munge-key`: on the head, write its key into the secret again; print the same.
 `python -m gpucluster.agent wait-until-ready DIGEST SECONDS`: wait until an existing host has applied this bundle.
 `python -m gpucluster.agent watch`: look after slurmctld of an existing head once; a timer runs it.
 `python -m gpucluster.agent apply-accounts`: on an existing head, what its agent does of accounts at its start; a timer runs it each month.
@@ -21,12 +23,13 @@ from gpucluster.agent.boot import guard, identity, munge_key, run_folders
 from gpucluster.agent.boot.boot_state import BootState
 from gpucluster.agent.boot.imds import Metadata
 from gpucluster.agent.boot.runner import run_steps
-from gpucluster.agent.machine import Machine
+from gpucluster.agent.machine import Machine, NotYetError, StepError
 from gpucluster.agent.monitors.kernel_log import KernelLog
 from gpucluster.agent.monitors.prolog_socket import PrologSocket
 from gpucluster.agent.monitors.watcher import HealthWatcher
 from gpucluster.agent.roles import head, host, login, node, standby
-from gpucluster.plan import names
+from gpucluster.files import variables
+from gpucluster.plan import codec, names
 
 BEFORE_ROLE = (("guard", guard.root_only), ("machine", identity.from_user_data))
 
@@ -89,6 +92,29 @@ def install_munge_key(_: list[str]) -> int:
     return 0
 
 
+def compare_munge_key(_: list[str]) -> int:
+    """Print whether the secret has the key of this head, never the key."""
+    return _print_comparison(munge_key.compare)
+
+
+def restore_munge_key(_: list[str]) -> int:
+    """Write the key of this head into the secret, if the secret has another one."""
+    return _print_comparison(munge_key.restore)
+
+
+def _print_comparison(work: Callable[[Machine], munge_key.KeyComparison]) -> int:
+    logging.disable()  # botocore could log a request
+    for key, value in variables(Path(names.ENDPOINT_FILE)).items():
+        os.environ.setdefault(key, value)  # the unit has them already
+    try:
+        found = work(effects.this_machine())
+    except (NotYetError, StepError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print(codec.message(found))  # noqa: T201  `validate` reads it
+    return 0
+
+
 def wait_until_ready(arguments: list[str]) -> int:
     """Print one line: ready, or the step that fails."""
     digest, limit_s = arguments[0], float(arguments[1])
@@ -115,6 +141,8 @@ def apply_accounts(_: list[str]) -> int:
 COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "serve": serve,
     "install-munge-key": install_munge_key,
+    "compare-munge-key": compare_munge_key,
+    "restore-munge-key": restore_munge_key,
     "wait-until-ready": wait_until_ready,
     "watch": watch,
     "apply-accounts": apply_accounts,

@@ -82,6 +82,10 @@ class Services(Protocol):
         """Return the secret's current value; None while it has none."""
         ...
 
+    def get_secret_version(self, arn: str) -> tuple[bytes | None, str]:
+        """Return the secret's current value and the id of its version; None and empty while it has none."""
+        ...
+
     def put_secret(self, arn: str, value: bytes, *, token: str) -> None:
         """Set the value with the client request token `token`. A second call with the same token changes nothing."""
         ...

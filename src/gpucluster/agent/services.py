@@ -56,13 +56,17 @@ class AwsServices:
             self._s3_client().put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
 
     def get_secret(self, arn: str) -> bytes | None:
+        return self.get_secret_version(arn)[0]
+
+    def get_secret_version(self, arn: str) -> tuple[bytes | None, str]:
         with _faults("the cluster's secret", self._forget_credentials):
             client = self._secrets_client()
             try:
                 answer = client.get_secret_value(SecretId=arn)
             except client.exceptions.ResourceNotFoundException:
-                return None  # AWS also returns this error for a secret without a value
-            return answer.get("SecretBinary") or answer.get("SecretString", "").encode() or None
+                return None, ""  # AWS also returns this error for a secret without a value
+            value = answer.get("SecretBinary") or answer.get("SecretString", "").encode() or None
+            return value, answer.get("VersionId", "")
 
     def put_secret(self, arn: str, value: bytes, *, token: str) -> None:
         with _faults("the cluster's secret", self._forget_credentials):
@@ -137,6 +141,9 @@ class FolderServices:
         fresh.replace(target)
 
     def get_secret(self, arn: str) -> bytes | None:
+        raise StepError(f"an existing host has no Secrets Manager; the secret is {arn!r}")
+
+    def get_secret_version(self, arn: str) -> tuple[bytes | None, str]:
         raise StepError(f"an existing host has no Secrets Manager; the secret is {arn!r}")
 
     def put_secret(self, arn: str, value: bytes, *, token: str) -> None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
+from gpucluster.checks import json_fields
 from gpucluster.checks.check import (
     TIMED_OUT,
     CheckResult,
@@ -13,9 +14,13 @@ from gpucluster.checks.check import (
     failed,
     passed,
 )
+from gpucluster.plan import names
 from gpucluster.text import short
 
 _LIMIT_S = 5.0  # munged answers in milliseconds or not at all
+_AGENT = (f"{names.VENV}/bin/python", "-I", "-m", "gpucluster.agent")
+_COMPARE, _COMPARE_S = (*_AGENT, "compare-munge-key"), 30.0
+RESTORE = " ".join((*_AGENT, "restore-munge-key"))
 _MAKE = ("munge", "--no-input")
 _READ = ("sh", "-c", 'printf %s "$1" | unmunge --keys=STATUS,UID', "sh", "{fed}")
 
@@ -25,6 +30,42 @@ class Munge:
     """Each side must accept the credential of the other. `alone`: the head must accept its own."""
 
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKey:
+    """The secret of the cloud must have the munge key of the head: a machine that boots reads it there. `arn`: of the secret."""
+
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKey:
+    """Whether the secret has the key of the head, and its version. No key leaves the head."""
+
+    same: bool
+    version: str
+
+
+def query_secret_key(_: SecretKey) -> tuple[Query, ...]:
+    return (Query(argv=_COMPARE, limit_s=_COMPARE_S),)
+
+
+def parse_secret_key(got: tuple[QueryOutput, ...]) -> FoundKey:
+    body = json_fields.table(got[0].text())
+    return FoundKey(same=json_fields.flag(body, "same"), version=json_fields.text(body, "version"))
+
+
+def evaluate_secret_key(found: FoundKey, want: SecretKey) -> CheckResult:
+    name, version = want.arn.rpartition(":")[2], short(found.version, 40)
+    expected = f"{name} has the key of the head"
+    if found.same:
+        return passed(f"{name} has it, version {version}", expected)
+    if not version:
+        return failed(f"{name} has no value: no machine that boots gets a key", expected)
+    return failed(
+        f"{name} has another key, version {version}: a machine that boots cannot talk to the head", expected
+    )
 
 
 def query_munge(want: Munge) -> tuple[Query, ...]:

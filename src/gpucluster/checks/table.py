@@ -72,6 +72,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         needs=("svc.active:gpucluster-agent",),
     ),
     Check(
+        id="auth.secret",
+        tier=0,
+        title="the secret has the munge key of the head, for the next machine that boots",
+        query=munge.query_secret_key,
+        parse=munge.parse_secret_key,
+        evaluate=munge.evaluate_secret_key,
+        want=munge.SecretKey,
+        remedy=f"on {{machine}}: {munge.RESTORE}",
+    ),
+    Check(
         id="auth.rt",
         tier=0,
         title="munge accepts credentials in both directions",
@@ -79,8 +89,8 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=munge.parse_munge,
         evaluate=munge.evaluate_munge,
         want=munge.Munge,
-        remedy="on {machine}: systemctl restart gpucluster-agent munge; sha256sum /etc/munge/munge.key; date  # the same on the head, and compare if munge still refuses",
-        needs=("svc.active:munge", "svc.active@head:munge", "auth.rt@head"),
+        remedy="on {machine}: systemctl restart gpucluster-agent munge; date  # on existing hosts, playbooks/site.yml again installs the key",
+        needs=("svc.active:munge", "svc.active@head:munge", "auth.secret@head", "auth.rt@head"),
     ),
     Check(
         id="ctl.ping",

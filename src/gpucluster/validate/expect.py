@@ -91,7 +91,7 @@ def expectations(
     always_on = [node for pool in plan.pools for node in pool.always_on()]
     every = needs_first(
         [
-            *_head(plan, bundle, reviewed),
+            *_head(plan, bindings, bundle, reviewed),
             *(e for node in (*always_on, *sorted(set(up) - set(always_on))) for e in _node(plan, node)),
             *_pool_jobs(plan),
             *_job_nodes(plan),
@@ -126,7 +126,9 @@ def _with_slurm_pools(plan: SlurmPlan) -> SlurmPlan:
     return replace(plan, pools=tuple(pool for pool in plan.pools if pool.name in used))
 
 
-def _head(plan: SlurmPlan, bundle: str, reviewed: Reviewed | None) -> Iterator[Expectation]:
+def _head(
+    plan: SlurmPlan, bindings: Bindings | None, bundle: str, reviewed: Reviewed | None
+) -> Iterator[Expectation]:
     head = plan.head
     units = ("munge", "slurmctld", "gpucluster-agent")
     units += _accounting_units(plan) + (("nfs-server",) if storage_mounts.exports(plan) else ())
@@ -139,6 +141,8 @@ def _head(plan: SlurmPlan, bundle: str, reviewed: Reviewed | None) -> Iterator[E
             at_boot=(*unit_expectations.at_boot(plan), *timers),
         ),
     )
+    if bindings is not None and bindings.secret:
+        yield expect("auth.secret", ROLE_HEAD, munge.SecretKey(arn=bindings.secret))
     yield expect("auth.rt", ROLE_HEAD, munge.Munge(alone=True))
     files_of_slurm = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
     yield expect("files.modes", ROLE_HEAD, file_expectations.of_head(plan, tuple(files_of_slurm), STATE_SAVE))

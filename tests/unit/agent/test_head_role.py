@@ -10,9 +10,9 @@ import pytest
 from support.fake_machine import CONF, FakeMachine, FakeServices, Killed, a_bundle, a_small_plan
 
 from gpucluster import artifacts
-from gpucluster.agent.boot import bundles, cluster_identity, slurmctld
+from gpucluster.agent.boot import bundles, cluster_identity, munge_key, slurmctld
 from gpucluster.agent.boot.boot_state import BootState
-from gpucluster.agent.machine import Machine
+from gpucluster.agent.machine import Machine, StepError
 from gpucluster.agent.roles import head as head_role
 from gpucluster.agent.roles import standby as standby_role
 from gpucluster.plan import names
@@ -95,6 +95,38 @@ def test_munge_key_is_created_once(tmp_path):
     again = a_head(tmp_path / "b", services=head.services)
     Agent(again).look()
     assert (tmp_path / "b/etc/munge/munge.key").read_bytes() == key
+
+
+def test_foreign_key_in_the_secret_is_found_and_the_heads_key_is_restored(tmp_path):
+    """V2: the running machines talk to each other, and the next one that boots cannot."""
+    head = a_head(tmp_path)
+    Agent(head).look()
+    key = head.services.value
+    assert munge_key.compare(head.machine()).same
+    writes = len(head.services.tokens)
+    assert munge_key.restore(head.machine()).same
+    assert len(head.services.tokens) == writes, "nothing is written while it is the same"
+    head.services.value = b"x" * 128
+    assert not munge_key.compare(head.machine()).same
+    assert munge_key.restore(head.machine()).same
+    assert head.services.value == key
+
+
+def test_secret_without_a_value_has_another_key(tmp_path):
+    head = a_head(tmp_path)
+    Agent(head).look()
+    head.services.value = None
+    assert not munge_key.compare(head.machine()).same
+
+
+def test_machine_without_a_key_compares_nothing(tmp_path):
+    head = a_head(tmp_path)
+    with pytest.raises(StepError, match=r"bindings\.json cannot be read"):
+        munge_key.compare(head.machine())
+    Agent(head).look()
+    (tmp_path / "etc/munge/munge.key").unlink()
+    with pytest.raises(StepError, match=r"munge\.key is missing"):
+        munge_key.restore(head.machine())
 
 
 def test_two_concurrent_heads_use_the_first_key(tmp_path):

@@ -21,6 +21,7 @@ from gpucluster.elastic.inspect.daemon_view import UnitState
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.why import __main__ as why
 from gpucluster.elastic.listeners import listen_to_hooks
+from gpucluster.files import variables
 from gpucluster.plan import codec, names
 
 
@@ -185,8 +186,8 @@ def test_status_endpoint_returns_the_whole_status(one: Head) -> None:
 def test_sandbox_endpoint_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "agent.env"
     file.write_text("# comment\nAWS_ENDPOINT_URL=http://10.0.0.1:1\n\n")
-    assert head.endpoint(file) == {"AWS_ENDPOINT_URL": "http://10.0.0.1:1"}
-    assert head.endpoint(tmp_path / "none") == {}
+    assert variables(file) == {"AWS_ENDPOINT_URL": "http://10.0.0.1:1"}
+    assert variables(tmp_path / "none") == {}
 
 
 def test_dry_run_knows_since_when_the_daemon_listens(one: Head) -> None:

@@ -6,12 +6,15 @@ The key is only in memory and in names.MUNGE_KEY (0400, user munge). It is in no
 import base64
 import binascii
 import hashlib
+import hmac
 import secrets
+from dataclasses import dataclass
 
 from gpucluster.agent.boot import systemd
 from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine, NotYetError, Services, StepError
-from gpucluster.plan import names
+from gpucluster.plan import codec, names
+from gpucluster.plan.model import Bindings
 
 KEY_BYTES = 128  # bytes; mungekey creates keys of this length, munge accepts 32 to 1024
 OPTIONS = f"{names.AGENT_RUN}/munge.env"
@@ -19,6 +22,14 @@ SHORTEST, LONGEST = 32, 1024
 # munged keeps a silent connection for 2 s. With its two threads, a job with 64 such connections stops Slurm on the node.
 THREADS = 128
 STOP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyComparison:
+    """Whether the secret has the key of a machine, and the id of the secret's version; empty if it has no value."""
+
+    same: bool
+    version: str
 
 
 def fetch(machine: Machine, state: BootState) -> BootState:
@@ -64,6 +75,43 @@ def install(machine: Machine, text: str) -> bool:
     if _installed(machine) not in (None, value):
         machine.run(["systemctl", "stop", "munge.service"], timeout_s=STOP_S)
     return machine.write(names.MUNGE_KEY, value, mode=0o400, owner="munge")
+
+
+def compare(machine: Machine) -> KeyComparison:
+    """Return whether the secret has the key of this machine: then the next machine that boots can talk to it. No key leaves it.
+
+    NotYetError if the secret cannot be read; StepError if this machine has no key, or no bundle.
+    """
+    bindings = _applied_bindings(machine)
+    value, version = machine.services(bindings.region).get_secret_version(bindings.secret)
+    return KeyComparison(
+        same=value is not None and hmac.compare_digest(value, _own(machine)), version=version
+    )
+
+
+def restore(machine: Machine) -> KeyComparison:
+    """Write the key of this machine into the secret, as a new version, unless the secret has it. Only the head's role may."""
+    found = compare(machine)
+    if found.same:
+        return found
+    bindings = _applied_bindings(machine)
+    machine.services(bindings.region).put_secret(bindings.secret, _own(machine), token=secrets.token_hex(32))
+    return compare(machine)
+
+
+def _own(machine: Machine) -> bytes:
+    value = _installed(machine)
+    if value is None:
+        raise StepError(f"{names.MUNGE_KEY} is missing; systemctl restart {names.AGENT_UNIT}")
+    return value
+
+
+def _applied_bindings(machine: Machine) -> Bindings:
+    path = machine.path(f"{names.BUNDLE_DIR}/{names.BINDINGS_FILE}")
+    try:
+        return codec.loads(Bindings, path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StepError(f"{path} cannot be read: {error}") from error
 
 
 def _services(machine: Machine, state: BootState) -> Services:

@@ -28,6 +28,7 @@ from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView
 from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.files import variables
 from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.slurm.client import Scontrol, SlurmPort
@@ -212,18 +213,8 @@ def real_clients(plan: SlurmPlan, bindings: Bindings, where: HeadFiles) -> Reade
 
 def use_endpoint(where: HeadFiles) -> None:
     """Let boto3 reach the sandbox's endpoint; on AWS this changes nothing."""
-    for key, value in endpoint(where.endpoint).items():
+    for key, value in variables(where.endpoint).items():
         os.environ.setdefault(key, value)
-
-
-def endpoint(path: Path) -> Mapping[str, str]:
-    """Return the KEY=VALUE lines of the unit's EnvironmentFile; AWS needs none."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _bindings(where: HeadFiles, plan: SlurmPlan) -> Bindings:
