@@ -747,6 +747,17 @@ def test_components_of_a_het_job_are_one_job() -> None:
     assert [a.jobs for a in kinds(s.step(), Signal)] == [(7,)]  # type: ignore[union-attr]
 
 
+def test_het_job_with_a_component_that_starts_is_requeued_without_a_signal() -> None:
+    """Slurm begins the batch script when all components are ready: a signal before is lost, and would count as given."""
+    s = Scene(A1, A2)
+    s.job(7, A1, het_id=7)
+    s.job(8, A2, het_id=7, states=frozenset({"RUNNING", "CONFIGURING"}))
+    s.report(A1, spot())
+    done = s.step()
+    assert kinds(done, Signal) == []
+    assert [a.jobs for a in kinds(done, Requeue)] == [(7,)]  # type: ignore[union-attr]
+
+
 def test_next_pass_is_soon_after_a_notice_and_at_the_lead_of_a_far_maintenance() -> None:
     s = Scene(A1, market=Market.ON_DEMAND)
     s.job(7, A1)

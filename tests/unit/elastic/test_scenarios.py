@@ -129,6 +129,28 @@ FOUND = [
             boot_s=30.0,
         ),
     ),
+    (
+        "a component of a het job starts long after the leader, whose signal is given before the script begins",
+        Scenario(
+            (
+                Step("pages", 1, 1),
+                Step("het", 4, 45),
+                Step("bad boots", 5, 1),
+                Step("het", 4, 45),
+                Step("submit", 2, 1),
+                Step("kill at", 1, 200),
+                Step("throttle", 1, 90),
+                Step("submit", 6, 90),
+                Step("notice", 1, 20),
+                Step("submit", 1, 1),
+                Step("outage", 1, 1),
+                Step("notice", 6, 1),
+            ),
+            plan="tight",
+            version="24.11",
+            boot_s=120.0,
+        ),
+    ),
 ]
 
 
