@@ -368,7 +368,7 @@ class Simulation(Fleet):
             left = job.id, incarnation.instance or ""
             assert left not in self.sent_back, f"job {job.id} is requeued twice for {found.words!r}"
             self.sent_back.add(left)
-            if job.state == "RUNNING":
+            if self.slurm.script_runs(job):
                 TOTALS.told += 1
                 assert self._was_told(job), f"job {job.id} is requeued without a signal for {found.words!r}"
 
@@ -382,16 +382,17 @@ class Simulation(Fleet):
             return
         for job in self.slurm.jobs.values():
             real = self.slurm.nodes[agent.slot].slurmd == agent.boot_time
-            if job.state != "RUNNING" or agent.slot not in job.nodes or not real:
+            if not self.slurm.script_runs(job) or agent.slot not in job.nodes or not real:
                 continue
-            if self.read_at > max(found.since, job.started):
+            if self.read_at > max(found.since, self.slurm.script_began(job)):
                 TOTALS.told += 1
                 assert self._was_told(job), (
                     f"job {job.id} lost {instance} without a signal for {found.words!r}"
                 )
 
     def _was_told(self, job: Job) -> bool:
-        return any(at >= job.started and told in (job.id, job.het) for at, told, _ in self.slurm.signals)
+        began = self.slurm.script_began(job)
+        return any(at >= began and told in (job.id, job.het) for at, told, _ in self.slurm.signals)
 
     def check_decide(self) -> None:
         """Assert that decide is deterministic, and records no more facts when the first ones are in memory."""

@@ -629,6 +629,14 @@ class SlurmModel:
         parts = self._parts(job)
         return all(p.state == "RUNNING" and p.started + p.lasts <= self.now for p in parts)
 
+    def script_runs(self, job: Job) -> bool:
+        """Return whether the batch script runs: that of a het job begins when all components are ready (S41)."""
+        return all(part.state == "RUNNING" for part in self._parts(job))
+
+    def script_began(self, job: Job) -> float:
+        """Return when the script began."""
+        return max(part.started for part in self._parts(job))
+
     def _parts(self, job: Job) -> list[Job]:
         """Return the job, or all components of a het job."""
         return [j for j in self.jobs.values() if j.het == job.het] if job.het else [job]

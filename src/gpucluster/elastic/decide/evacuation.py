@@ -318,10 +318,14 @@ def _says_else(world: World, one: EvacuatingNode) -> bool:
 # --- jobs ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class EvacuatingJob:
-    """A job and its interrupted instances, the most urgent first. The components of a het job are one job."""
+    """A job and its interrupted instances, the most urgent first. The components of a het job are one job.
+
+    `jobs`: those on these instances; `components`: all. Slurm begins the batch script when all components are ready.
+    """
 
     id: int
     jobs: tuple[SlurmJob, ...]
+    components: tuple[SlurmJob, ...]
     nodes: tuple[EvacuatingNode, ...]
 
     @property
@@ -330,11 +334,11 @@ class EvacuatingJob:
 
     @property
     def running(self) -> bool:
-        return all(job.running for job in self.jobs)
+        return all(job.running for job in self.components)
 
     @property
     def is_starting(self) -> bool:
-        return any(job.configuring for job in self.jobs)
+        return any(job.configuring for job in self.components)
 
     def due(self, now: float, at: Callable[[EvacuatingNode], float | None]) -> EvacuatingNode | None:
         return next((one for one in self.nodes if (t := at(one)) is not None and t <= now), None)
@@ -358,7 +362,7 @@ class EvacuatingJob:
 def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Action]:
     signals: dict[tuple[str, str, str], list[int]] = {}
     back: dict[tuple[str, str, bool], list[JobRun]] = {}
-    for job in _evacuated_jobs(nodes):
+    for job in _evacuated_jobs(world, nodes):
         one = job.due(world.now, lambda x: x.signal_at)
         if one is None:
             continue
@@ -396,7 +400,7 @@ def _requeue_dead(world: World) -> Iterator[Requeue]:
             yield Requeue(runs=runs, instance="", reason=reason, held=held)
 
 
-def _evacuated_jobs(nodes: tuple[EvacuatingNode, ...]) -> tuple[EvacuatingJob, ...]:
+def _evacuated_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> tuple[EvacuatingJob, ...]:
     members: dict[int, tuple[dict[int, SlurmJob], list[EvacuatingNode]]] = {}
     for one in nodes:
         for job in one.jobs:
@@ -405,9 +409,15 @@ def _evacuated_jobs(nodes: tuple[EvacuatingNode, ...]) -> tuple[EvacuatingJob, .
             if one not in where:
                 where.append(one)
     return tuple(
-        EvacuatingJob(number, tuple(jobs.values()), tuple(sorted(where, key=_urgency)))
+        EvacuatingJob(
+            number, tuple(jobs.values()), _components(world, number), tuple(sorted(where, key=_urgency))
+        )
         for number, (jobs, where) in sorted(members.items())
     )
+
+
+def _components(world: World, number: int) -> tuple[SlurmJob, ...]:
+    return tuple(job for job in world.slurm.jobs if number in (job.id, job.het_id))
 
 
 def _urgency(one: EvacuatingNode) -> tuple[float, str]:
