@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.plan import names, node_ssh
+from gpucluster.cloud.bundle_status import Published
+from gpucluster.elastic.inspect.overview import Overview
+from gpucluster.plan import codec, names, node_ssh
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.validate import Expectation, expectations
 from gpucluster.validate.reach import UnreachableError
@@ -218,6 +220,9 @@ LIMITS = (
     "Max open files            1024                 131072               files     \n"
     "Max locked memory         unlimited            unlimited            bytes     \n"
 )
+SCALES = codec.dumps(
+    Overview(cluster="burst", applied="1" * 64, published=Published(bundle="1" * 64, ready=True))
+)
 GUARD = "table inet gpucluster {\n\tchain output {\n\t}\n}\n"
 SHM = "1K-blocks\n 12342040\n"
 MEMORY = "MemTotal:       24684084 kB\nMemFree:         1000000 kB\n"
@@ -270,6 +275,8 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cat /etc/gpucluster/ssh-operators", StandingCluster.operators),
     (r"ssh -F none", lambda _c, _m, _f: "x@127.0.0.1: Permission denied (publickey).\n"),
     (r"curl .*:6890", lambda _c, _m, _f: "501"),
+    (r"elastic\.inspect\.status", lambda _c, _m, _f: SCALES),
+    (r"compare-munge-key", lambda _c, _m, _f: '{"same": true, "version": "v1"}'),
     (r"date --utc", lambda _c, _m, _f: "1700000000.5"),
     (r"sh -ec squeue .*ps --no-headers", lambda _c, _m, _f: "--\n" * 6),
     (

@@ -306,7 +306,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=accounting.parse_qos,
         evaluate=accounting.evaluate_qos,
         want=accounting.Tree,
-        remedy="on your computer: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
+        remedy="on your computer: gpucluster accounts diff {cluster}; gpucluster accounts apply {cluster}",
         needs=("acct.db@head",),
     ),
     Check(
@@ -317,7 +317,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=accounting.parse_tree,
         evaluate=accounting.evaluate_tree,
         want=accounting.Tree,
-        remedy="on your computer: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
+        remedy="on your computer: gpucluster accounts diff {cluster}; gpucluster accounts apply {cluster}",
         needs=("acct.db@head",),
     ),
     Check(
@@ -500,7 +500,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=user_files.parse_job,
         evaluate=user_files.evaluate_job,
         want=user_files.JobHomeWant,
-        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; on your computer: gpucluster validate NAME --tier 0",
+        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; on your computer: gpucluster validate {cluster} --tier 0",
         needs=(
             "job.multi@pool",
             "users.home@head",
@@ -570,7 +570,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=cloud_machines.parse_machines,
         evaluate=cloud_machines.evaluate_machines,
         want=cloud_machines.Machines,
-        remedy="aws ec2 describe-instances --instance-ids ID, and compare it with `gpucluster plan NAME --resources`",
+        remedy="aws ec2 describe-instances --instance-ids ID, and compare it with `gpucluster plan {cluster} --resources`",
     ),
     Check(
         id="cloud.images",
@@ -590,7 +590,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=cloud_rules.parse_rules,
         evaluate=cloud_rules.evaluate_rules,
         want=cloud_rules.RulesWant,
-        remedy="aws ec2 describe-security-group-rules, and compare them with `gpucluster plan NAME --resources`",
+        remedy="aws ec2 describe-security-group-rules, and compare them with `gpucluster plan {cluster} --resources`",
     ),
     Check(
         id="cloud.network",
@@ -610,7 +610,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=store_answers.parse_bucket,
         evaluate=cloud_stores.evaluate_bucket,
         want=cloud_stores.BucketWant,
-        remedy="aws s3api get-bucket-policy --bucket BUCKET, and compare it with `gpucluster plan NAME --resources`",
+        remedy="aws s3api get-bucket-policy --bucket BUCKET, and compare it with `gpucluster plan {cluster} --resources`",
     ),
     Check(
         id="cloud.queue",

@@ -80,6 +80,10 @@ def validate(
     ssh_port: Annotated[
         int | None, typer.Option("--ssh-port", min=1, max=65535, help="Value instead of the spec's.")
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Show each result, instead of one line for each group of passed checks."),
+    ] = False,
     context: ContextOption = None,
     bindings: BindingsOption = None,
     no_charts: NoChartsOption = False,
@@ -110,22 +114,22 @@ def validate(
             run = _run_kubernetes(kubernetes, select, junit)
         else:
             run = _run(find_target(name, backend, ssh, user), kubernetes, select, junit, launch=not no_launch)
-        _end(run, html, output)
+        _end(run, html, output, every=every)
 
 
-def _end(run: "Run", html: Path | None, output: Output) -> NoReturn:
+def _end(run: "Run", html: Path | None, output: Output, *, every: bool) -> NoReturn:
     _write(html, run)
-    _print_run(run, output)
+    _print_run(run, output, every=every)
     raise typer.Exit(0 if run.ok else 1)
 
 
-def _print_run(run: "Run", output: Output) -> None:
+def _print_run(run: "Run", output: Output, *, every: bool) -> None:
     if output is Output.JSON:
         answer(ok=run.ok, **run.as_json())
         return
     from gpucluster.cli.validate_table import final
 
-    print_result(final(run))
+    print_result(final(run, every=every))
 
 
 def _require_user(option: str, word: str | None) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -81,8 +81,11 @@ class Live:
         (self._live or self._still).__exit__(kind, error, trace)
 
 
-def final(run: Run, stream: TextIO | None = None) -> str:
-    """Return the whole table, the failures with their remedies, and the headline."""
+def final(run: Run, stream: TextIO | None = None, *, every: bool = False) -> str:
+    """Return what is wrong with its remedies, the passed checks of each group in one line, and the headline.
+
+    `every`: the table of all results instead of these lines.
+    """
     seen = Console(file=stream) if stream is not None else Console()
     out = io.StringIO()
     console = Console(
@@ -92,14 +95,28 @@ def final(run: Run, stream: TextIO | None = None) -> str:
         color_system="auto" if seen.is_terminal else None,
     )
     with contextlib.closing(out):
-        console.print(rows(run.results))
         for result in needs_attention(run.results):
             if not result.blocked_by:
                 console.print(_trouble(result), soft_wrap=True)
         for cause, count in Counter(r.blocked_by for r in run.results if r.blocked_by).items():
             console.print(Text(f"unknown: {count} more, until {cause} is repaired"), soft_wrap=True)
+        if every:
+            console.print(rows(run.results))
+        else:
+            console.print(Text("\n".join(passes(run.results))), soft_wrap=True)
         console.print(Text(f"{run.name}: {headline(run)}, in {run.seconds:.1f} s"), soft_wrap=True)
         return out.getvalue().rstrip("\n")
+
+
+def passes(results: Iterable[Result]) -> Iterator[str]:
+    """Yield one line for each group of checks that passed: `pass: cfg: 5 (bundle, same)`."""
+    groups: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict is CheckStatus.PASS:
+            group, _, name = result.check.partition(".")
+            groups.setdefault(group, []).append(name)
+    for group, names in sorted(groups.items()):
+        yield f"pass: {group}: {len(names)} ({', '.join(dict.fromkeys(names))})"
 
 
 def rows(results: Iterable[Result]) -> Table:
@@ -121,7 +138,7 @@ def rows(results: Iterable[Result]) -> Table:
 
 def _trouble(result: Result) -> Text:
     text = Text(
-        f"\n{result.verdict.value}: {result.check}[{result.machine}] {result.found}\n",
+        f"{result.verdict.value}: {result.check}[{result.machine}] {result.found}\n",
         style=COLOURS[result.verdict],
     )
     for name, words in (("expected", result.expected), ("remedy", result.remedy)):

@@ -9,7 +9,7 @@ from gpucluster.text import short
 from gpucluster.validate.expectation import Expectation
 
 SCHEMA = 1  # of the JSON; increased when the meaning of a field changes
-_LONGEST = 400  # characters of a finding
+_LONGEST = 2000  # characters of a finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ class Session:
             finding,
             machine=machine,
             tier=needed_tier(expectation),
-            remedy=step or _remedy(finding.remedy or check.remedy, machine),
+            remedy=step or _remedy(finding.remedy or check.remedy, machine, self._context.plan.name),
             seconds=time.monotonic() - began,
             blocked_by=blocker,
         )
@@ -283,6 +283,7 @@ class Session:
         )
 
 
-def _remedy(text: str, machine: str) -> str:
+def _remedy(text: str, machine: str, cluster: str) -> str:
+    text = text.replace("{cluster}", cluster)
     place = f"on {'the head' if machine == ROLE_HEAD else machine}: "
     return text.replace("on {machine}: ", place).replace("{machine}", machine)
