@@ -225,7 +225,7 @@ ACCOUNTS = (
             "those above the new gpu_hours_per_month wait",
         ),
         ((("max_time: 1d", "max_time: 2d"),), ""),
-        ((("max_time: 1d", "max_time: 12h"),), "those with a time limit above max_time wait"),
+        ((("max_time: 1d", "max_time: 12h"),), "with a time limit above max_time wait"),
     ],
 )
 def test_raised_limit_has_no_words_of_a_lowered_one(edits: tuple[tuple[str, str], ...], words: str) -> None:

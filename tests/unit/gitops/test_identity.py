@@ -234,3 +234,24 @@ def test_head_that_refuses_a_bundle_does_not_wait_for_jobs(edit):
     assert found.queued == "stay in the queue: the head refuses the bundle, and goes on with the old one"
     assert found.sessions == "stay open"
     assert not [one for one in found.clauses if one.rows != ("nothing-leaves",)]
+
+
+@pytest.mark.parametrize("edit", _REFUSED)
+def test_reason_of_a_single_change_is_that_the_head_refuses_the_bundle(edit):
+    """The line of a removed partition, or of other hardware, said that the head applies the bundle when jobs have ended."""
+    found = a_diff(*_REFUSED[edit])
+    said = [*(one.why for one in found.spec), *(one.message for one in found.consequences)]
+    assert not [one for one in said if "the head applies the bundle" in one or "then running nodes" in one]
+    refuses = "the head refuses the bundle, and goes on with the old one"
+    assert [one for one in said if one.endswith(f": {refuses}")]
+    kept = a_diff(_REFUSED[edit][0], _SAME_REMOVAL[edit])
+    held = [*(one.why for one in kept.spec), *(one.message for one in kept.consequences)]
+    assert [one for one in held if "the head applies the bundle" in one], "it does not refuse this one"
+
+
+_BEFORE = EDITS["another database"][0]
+_SAME_REMOVAL = {
+    "AWS, a node": _BEFORE.replace(*_ONE_NODE, 1),
+    "AWS, a partition": _BEFORE.replace(*_NO_SPARE).replace("pools: [small]", "pools: [small, spare]"),
+    "hosts": changed(LAB, ("count: 8}", "count: 4}")),
+}

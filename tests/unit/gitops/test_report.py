@@ -297,7 +297,7 @@ SENTENCE = 120
         ((), (("aws:\n", "aws:\n  image: {ami: ami-0123456789abcdef0}\n"),), "running jobs are lost: slurmctld does not know them"),
         ((KEEPS, NO_ADVICE), (), "`pulumi up` refuses in its preview"),
         ((), (("max: 16", "max: 8"),), "running jobs finish on the nodes that are removed"),
-        ((), (("max_time: 1d", "max_time: 2h"),), "queued jobs: those with a time limit above max_time wait with PartitionTimeLimit"),
+        ((), (("max_time: 1d", "max_time: 2h"),), "queued jobs: those in gpu with a time limit above max_time wait with PartitionTimeLimit"),
         ((), (("idle: 5m", "idle: 5m\n    spares: 2"),), "2 machines start at once in the pool h200"),
         ((), (("max: 16", "max: 32"),), "the cost of a month changes, and a part of it"),
         ((), (("idle: 5m", "idle: 10m"),), "jobs, sessions and data stay as they are"),

@@ -338,10 +338,8 @@ def test_qos_with_new_gpu_hours_keeps_its_jobs_until_the_next_month() -> None:
 
 _FREE = changed(LAB, (_VERSION, f"{_VERSION}\n  accounting: {{database: local}}"))
 _ENFORCED = f"{_FREE}accounts: [{{name: research, users: [vision]}}]\n"
-_NEED_ACCOUNTS = (
-    "those without an association wait with InvalidAccount or PartitionConfig, and never start: cancel them"
-)
-_ABOVE_LIMITS = "those above a limit of accounts or QOS may start, as none holds any more"
+_NEED_ACCOUNTS = "those without an association wait with InvalidAccount, and never start: cancel them"
+_ABOVE_LIMITS = "those above a limit of accounts or QOS start, as none holds any more"
 
 
 def test_queue_is_told_when_accounts_are_needed_first() -> None:
@@ -361,10 +359,14 @@ def test_queue_is_told_when_no_limit_holds_any_more() -> None:
 
 def test_new_need_of_accounts_is_told_once() -> None:
     """`identity` has the cluster that the head refuses."""
-    for old in (LAB, _FREE.replace("name: lab", "name: old")):
+    for old, reason in (
+        (LAB, "PartitionConfig"),
+        (_FREE.replace("name: lab", "name: old"), "InvalidAccount"),
+    ):
         found = a_diff(old, _ENFORCED).effects
         assert found is not None
-        assert found.queued.count("InvalidAccount") == 1
+        assert found.queued.count(f"wait with {reason}") == 1
+        assert found.queued.count("and never start") == 1
     for new in (_ENFORCED.replace("[vision]", "[vision], share: 2"), _FREE):
         found = a_diff(_ENFORCED, new).effects
         assert found is not None
