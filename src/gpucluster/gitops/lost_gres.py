@@ -13,7 +13,10 @@ _PARTS = {"shard": "shards", "mps": "parts of MPS"}
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A row of the table that holds for some jobs. `of`: their partitions; empty: all. `until` follows the reason."""
+    """A row of the table that holds for some jobs. `of`: their partitions; empty: all. `until` follows the reason.
+
+    `also`: rows of other jobs of this clause, to which Slurm does the same.
+    """
 
     row: str
     jobs: str  # `that ask for the licence matlab`
@@ -21,6 +24,11 @@ class Lost:
     until: str = NEVER
     others: bool = False  # the clause before is about some of these jobs
     then: str = ""  # what follows
+    also: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return (self.row, *self.also)
 
 
 def lost_gres(

@@ -1,8 +1,12 @@
-"""Limits of a partition whose effect on queued jobs has no row in the recorded table: what slurm.conf(5) says of each. Pure."""
+"""Limits that `extra` gives a partition, or the whole cluster: what its queued jobs ask for in vain. Pure.
+
+`recorded` has those of the table of requests. Of the others `unrecorded` says what slurm.conf(5) says.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from gpucluster.gitops.lost_gres import Lost
 from gpucluster.plan.model import Partition, SlurmPlan
 from gpucluster.text import listed
 
@@ -16,10 +20,29 @@ class _Limit:
     who: str
 
 
+def recorded(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
+    """Yield limits that are new or lower in the partition, with their rows."""
+    was, now = ({key: limit(name, key, plan) for key in _RECORDED} for plan in (old, new))
+    if _is_higher(was["MinNodes"], now["MinNodes"]):
+        least = now["MinNodes"]
+        jobs = f"that ask for fewer than {least} nodes, or name no number of them (also if their tasks fill {least}),"
+        also = ("partition-min-nodes-task", "partition-min-nodes-tasks")
+        yield Lost("partition-min-nodes", jobs, (name,), also=also)
+    for key, row, what in (
+        ("MaxNodes", "partition-max-nodes", "nodes"),
+        ("MaxMemPerNode", "partition-max-memory", "MiB of a node"),
+    ):
+        if _is_lower(was[key], now[key]):
+            yield Lost(row, f"that ask for more than {now[key]} {what}", (name,))
+    if fewer := _fewer(was["AllowGroups"], now["AllowGroups"]):
+        none = "not in" if len(fewer) == 1 else "in none of"
+        yield Lost("partition-groups", f"of users who are {none} {_named('group', fewer)}", (name,))
+
+
 def unrecorded(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[str]:
     """Yield what the manual says of limits that are new or lower in the partition."""
     for one in _LIMITS:
-        rule = one.rule(*(setting(now.name, one.key, plan) for plan in (old, new)))
+        rule = one.rule(*(limit(now.name, one.key, plan) for plan in (old, new)))
         if rule and not (one.key in _DENY and getattr(now, _DENY[one.key])):
             yield f"{rule.format(now.name)}: what Slurm does to {one.who} is not recorded"
     most, before = now.max_cpus_per_node, was.max_cpus_per_node
@@ -28,9 +51,25 @@ def unrecorded(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -
         yield f"{rule}: what Slurm does to {_MORE} is not recorded"
 
 
+def limit(name: str, key: str, plan: SlurmPlan) -> str:
+    """Return what holds in the partition. Slurm takes a limit of memory of the cluster where it has none of its own."""
+    if key in _OF_MEMORY and not any(setting(name, one, plan) for one in _OF_MEMORY):
+        return of_cluster(key, plan)
+    return setting(name, key, plan)
+
+
 def setting(name: str, key: str, plan: SlurmPlan) -> str:
     """Return what `extra` gives the partition; empty: nothing."""
-    of_it = (one for one in plan.slurm.settings if (one.kind, one.of) == ("partition", name))
+    return _value("partition", name, key, plan)
+
+
+def of_cluster(key: str, plan: SlurmPlan) -> str:
+    """Return what `slurm.extra` gives the whole cluster; empty: nothing."""
+    return _value("slurm.conf", "", key, plan)
+
+
+def _value(kind: str, of: str, key: str, plan: SlurmPlan) -> str:
+    of_it = (one for one in plan.slurm.settings if (one.kind, one.of) == (kind, of))
     return next((one.value for one in of_it if one.key.lower() == key.lower() and one.value), "")
 
 
@@ -39,24 +78,23 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and int(text) else None
 
 
-def _least(was: str, now: str) -> str:
-    before, after = _number(was) or 1, _number(now) or 1
-    return f"a job in {{}} gets at least {after} nodes" if after > before else ""
+def _is_higher(was: str, now: str) -> bool:
+    return (_number(now) or 1) > (_number(was) or 1)
 
 
-def _most(of_what: str) -> Callable[[str, str], str]:
-    def rule(was: str, now: str) -> str:
-        before, after = _number(was), _number(now)
-        lower = after is not None and (before is None or after < before)
-        return f"a job in {{}} gets at most {after} MiB {of_what}" if lower else ""
-
-    return rule
+def _is_lower(was: str, now: str) -> bool:
+    before, after = _number(was), _number(now)
+    return after is not None and (before is None or after < before)
 
 
-def _groups(was: str, now: str) -> str:
+def _of_cpu(was: str, now: str) -> str:
+    return f"a job in {{}} gets at most {now} MiB for each CPU" if _is_lower(was, now) else ""
+
+
+def _fewer(was: str, now: str) -> list[str]:
+    """Return the groups whose users alone may use it, if others might before."""
     before, after = _names(was), _names(now)
-    fewer = after and (not before or not set(before) <= set(after))
-    return f"only users of {_named('group', after)} may use {{}}" if fewer else ""
+    return after if after and (not before or not set(before) <= set(after)) else []
 
 
 def _denied(what: str) -> Callable[[str, str], str]:
@@ -82,11 +120,10 @@ def _named(what: str, found: list[str]) -> str:
 
 
 _MORE = "queued ones that ask for more"
+_OF_MEMORY = ("MaxMemPerNode", "MaxMemPerCPU")  # one of them holds
+_RECORDED = ("MinNodes", "MaxNodes", "MaxMemPerNode", "AllowGroups")
 _LIMITS = (
-    _Limit("MinNodes", _least, "queued ones that ask for fewer"),
-    _Limit("MaxMemPerNode", _most("of a node"), _MORE),
-    _Limit("MaxMemPerCPU", _most("for each CPU"), _MORE),
-    _Limit("AllowGroups", _groups, "queued ones of others"),
+    _Limit("MaxMemPerCPU", _of_cpu, _MORE),
     _Limit("DenyAccounts", _denied("account"), "its queued jobs"),
     _Limit("DenyQos", _denied("QOS"), "its queued jobs"),
     _Limit("ReqResv", _reservation, "queued ones without one"),

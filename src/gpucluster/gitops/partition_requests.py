@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.lost_gres import Lost, lost_gres
-from gpucluster.gitops.partition_limits import setting
+from gpucluster.gitops.partition_limits import recorded, setting
 from gpucluster.plan.model import Partition, Pool, Qos, SlurmPlan
 from gpucluster.slurm.states import PartitionState
 
@@ -16,6 +16,7 @@ STATES = {
 }
 _UP = "until it is UP"
 _CLOSED = ("partition-down", "partition-inactive")
+_SAME_OF_NODE = ("node-cpus-task-any", "node-cpus-tasks", "node-cpus-tasks-per-node")
 
 
 def of_partitions(old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
@@ -33,7 +34,8 @@ def _of_partition(one: Partition, after: Partition, old: SlurmPlan, new: SlurmPl
     yield from lost_gres(one.name, was, now, new.pools)
     yield from _features(one.name, was, now)
     yield from _sizes(one.name, was, now, leave(one, old, new))
-    yield from _max_nodes(one.name, old, new)
+    yield from _of_one_node(one.name, was, now)
+    yield from recorded(one.name, old, new)
     yield from _own_qos(one, after, old, new)
 
 
@@ -75,6 +77,21 @@ def _sizes(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...], leave: froze
         yield Lost("memory-too-low", f"that ask for more than {left} MiB of a node", (name,))
 
 
+def _of_one_node(name: str, was: tuple[Pool, ...], now: tuple[Pool, ...]) -> Iterator[Lost]:
+    """CPUs of one node, where the partition has more: `_sizes` has jobs that need more than all of it."""
+    most = _most_cpus(now)
+    if not most < min(_most_cpus(was), _cpus(now)):
+        return
+    jobs = f"that ask for more than {most} CPUs of one node, or for one task,"
+    yield Lost("node-cpus-task", jobs, (name,), also=_SAME_OF_NODE)
+    jobs = "that ask for as many for tasks which several nodes hold (-n without -N)"
+    yield Lost("node-cpus-tasks-any", jobs, (name,))
+
+
+def _most_cpus(pools: Iterable[Pool]) -> int:
+    return max((one.shape.job_cpus for one in pools), default=0)
+
+
 def _nodes(pools: Iterable[Pool]) -> int:
     return sum(len(one.node_names) for one in pools)
 
@@ -104,12 +121,6 @@ def _of_state(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
     row = STATES.get(state_of(name, new))
     if row and state_of(name, old) != state_of(name, new):
         yield Lost(row, "", (name,), _UP)
-
-
-def _max_nodes(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
-    most, left = (setting(name, "MaxNodes", plan) for plan in (old, new))
-    if left.isdecimal() and (not most.isdecimal() or int(left) < int(most)):
-        yield Lost("partition-max-nodes", f"that ask for more than {left} nodes", (name,))
 
 
 def _own_qos(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpucluster.gitops.lost_gres import NEVER, Lost
 from gpucluster.gitops.model import Clause
-from gpucluster.gitops.partition_limits import unrecorded
+from gpucluster.gitops.partition_limits import of_cluster, recorded, unrecorded
 from gpucluster.gitops.partition_requests import (
     AGAIN,
     OTHERS_END,
@@ -26,14 +26,25 @@ from gpucluster.text import listed
 _ON_WAITING = ("afterok-waits", "afterany-waits")
 _ON_CANCELLED = ("afterok-cancelled", "afterany-cancelled")
 _REFUSED = " (sbatch refuses new ones)"
+_ANOTHER_QOS = "until they get another QOS"
 _LIMITS_OF_PARTITION = frozenset(  # recorded with EnforcePartLimits=ALL, as gpucluster writes it
     (
         "partition-max-time", "partition-max-nodes", "partition-accounts", "partition-qos", "partition-too-few",
         "partition-too-few-cpus", "nodes-too-few", "nodes-too-few-cpus", "cpus-too-few",
+        "partition-min-nodes", "partition-max-memory", "partition-groups",
     )
 )  # fmt: skip
-_NO_LIMITS = "those above a limit of accounts or QOS may start, as none holds any more"
-_NO_ASSOCIATION = f"wait with InvalidAccount or PartitionConfig, {NEVER}"  # S50
+# Rows of the words of AccountingStorageEnforce that gpucluster writes: associations, limits, qos and safe
+_STRANGER = "enforce-safe-stranger"
+_BEGINS = {
+    _STRANGER: f"those without an association wait with {{}}, {NEVER}",
+    "enforce-safe-group": f"those above GrpTRES of their account wait with {{}}, {OTHERS_END}",
+    "enforce-safe-minutes": "those with a time limit above what is left of GrpTRESMins of their account wait with {}",
+    "enforce-safe-qos": f"those of a QOS that their account lacks wait with {{}}, {_ANOTHER_QOS}{_REFUSED}",
+    "enforce-safe-known": "others with an association start",
+}
+_ENDS = ("enforce-off-group", "enforce-off-minutes")
+_NO_LIMITS = "those above a limit of accounts or QOS start, as none holds any more"
 
 
 def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way, *, starts: bool) -> tuple[Clause, ...]:
@@ -51,7 +62,8 @@ def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
 def _queued(old: SlurmPlan, new: SlurmPlan, way: Way, *, starts: bool) -> Iterator[Clause]:
     """Without associations no job starts. Else those of the table, and each that has no row."""
     if knows_no_account(old, new):
-        yield Clause(subject="queued", text=f"those that do not start before {_NO_ASSOCIATION}", rows=())
+        text = f"those that do not start before wait with {_reason_of_unknown(old)}, {NEVER}"
+        yield Clause(subject="queued", text=text, rows=())
         return
     yield from _of_table(old, new, way, starts=starts)
     yield from _unrecorded(old, new)
@@ -62,12 +74,15 @@ def _of_table(old: SlurmPlan, new: SlurmPlan, way: Way, *, starts: bool) -> Iter
     version = new.slurm.version
     lost = (*_licences(old, new), *of_partitions(old, new), *_accounts(old, new))
     found = [(one, fates_of(one.row, version, way)) for one in _together(lost)]
-    if starts or any(fates.queued.outcome is not Outcome.WAITS for _, fates in found):
+    enforced = tuple(_enforced(old, new, way))
+    starts = starts or any(fates.queued.outcome is not Outcome.WAITS for _, fates in found)
+    if starts or enforced:
         found += [(one, fates_of(one.row, version, way)) for one in _together(still_closed(old, new))]
     for one, fates in _in_order(found):
-        text = as_enforced(_sentence(one, fates), (one.row,), new)
-        yield Clause(subject="queued", text=text, rows=(one.row,))
-    enforced = tuple(_enforced(old, new))
+        text = as_enforced(_sentence(one, fates), one.rows, new)
+        yield Clause(subject="queued", text=text, rows=one.rows)
+    if any(fates.queued.outcome is Outcome.WAITS for _, fates in found):
+        enforced = tuple(_of_others(one) for one in enforced)
     yield from enforced
     if any(_never_starts(one, fates) for one, fates in found) or any(NEVER in one.text for one in enforced):
         yield _dependents(version, way)
@@ -117,19 +132,28 @@ def _fate_of_one(found: Fate, until: str = "") -> str:
 
 
 def _running(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
-    """Jobs on nodes that leave their partition, and stay in the cluster."""
+    """Jobs on nodes that leave their partition, and stay in the cluster; above a new limit; and without an association."""
     row = "partition-other-nodes"
     found = fates_of(row, new.slurm.version, way).running
     moved = [one.name for one in old.partitions if leave(one, old, new)]
     if moved and found is not None and found.outcome is Outcome.GOES_ON:
         yield Clause(subject="running", text=f"those on nodes that leave {listed(moved)} go on", rows=(row,))
+    kept = {one.name for one in new.partitions}
+    limits = [lost for one in old.partitions if one.name in kept for lost in recorded(one.name, old, new)]
+    if limits:
+        names = listed(dict.fromkeys(name for one in limits for name in one.of))
+        rows = dict.fromkeys(row for one in limits for row in one.rows)
+        yield Clause(subject="running", text=f"the new limits of {names} end no job", rows=tuple(rows))
+    if _begins(old, new) and not knows_no_account(old, new):
+        text = "those without an association, or above a limit, go on"
+        yield Clause(subject="running", text=text, rows=tuple(_BEGINS))
 
 
 def _new(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
     """Jobs of users without an account, and those that name no partition, where the default one goes."""
-    if _needs_account(new) and not _needs_account(old):
+    if _begins(old, new):
         refused = "after the change, sbatch refuses those of users without an account"
-        yield Clause(subject="new", text=refused, rows=())
+        yield Clause(subject="new", text=refused, rows=(_STRANGER,))
     before = {one.name for one in old.partitions if not one.requires_gpus}
     if names := [one.name for one in new.partitions if one.requires_gpus and one.name in before]:
         text = f"after the change, sbatch refuses new ones in {listed(names)} that ask for no GPUs"
@@ -165,10 +189,8 @@ def _sentence(one: Lost, fates: Fates) -> str:
 
 def as_enforced(text: str, rows: Iterable[str], plan: SlurmPlan) -> str:
     """Return a clause without what sbatch refuses, if Slurm takes jobs above a limit of their partition."""
-    values = (
-        (one.value or "").upper() for one in plan.slurm.settings if one.key.lower() == "enforcepartlimits"
-    )
-    return text if "NO" not in values or _LIMITS_OF_PARTITION.isdisjoint(rows) else text.replace(_REFUSED, "")
+    loose = of_cluster("EnforcePartLimits", plan).upper() == "NO"
+    return text if not loose or _LIMITS_OF_PARTITION.isdisjoint(rows) else text.replace(_REFUSED, "")
 
 
 def _fate(fates: Fates, until: str) -> str:
@@ -237,13 +259,28 @@ def knows_no_account(old: SlurmPlan, new: SlurmPlan) -> bool:
     return _needs_account(new) and (old.slurm.accounting is None or is_renamed(old, new))
 
 
-def _enforced(old: SlurmPlan, new: SlurmPlan) -> Iterator[Clause]:
-    """Accounts that are needed first, or no more (S50)."""
+def _begins(old: SlurmPlan, new: SlurmPlan) -> bool:
+    return _needs_account(new) and not _needs_account(old)
+
+
+def _reason_of_unknown(old: SlurmPlan) -> str:
+    """Return the reason that was recorded (S50): slurmctld had no slurmdbd before, or had its jobs' associations there."""
+    return "PartitionConfig" if old.slurm.accounting is None else "InvalidAccount"
+
+
+def _enforced(old: SlurmPlan, new: SlurmPlan, way: Way) -> Iterator[Clause]:
+    """Accounts that are needed first, or no more, in a database that stays."""
     if _needs_account(old) and not _needs_account(new):
-        yield Clause(subject="queued", text=_NO_LIMITS, rows=())
-    elif _needs_account(new) and not _needs_account(old):
-        text = f"those without an association {_NO_ASSOCIATION}"
-        yield Clause(subject="queued", text=text, rows=())
+        yield Clause(subject="queued", text=_NO_LIMITS, rows=_ENDS)
+    elif _begins(old, new):
+        for row, words in _BEGINS.items():
+            text = words.format(fates_of(row, new.slurm.version, way).queued.reason)
+            yield Clause(subject="queued", text=text, rows=(row,))
+
+
+def _of_others(one: Clause) -> Clause:
+    """Return what is said of jobs that start, beside some that wait."""
+    return replace(one, text=one.text.replace("those", "others", 1)) if one.rows == _ENDS else one
 
 
 def _fair_share(heirs: Iterable[Account]) -> str:
@@ -263,7 +300,7 @@ def _lost_qos(was: Account, now: Account) -> Iterator[Lost]:
     gone = [name for name in was.qos if name not in now.qos]
     if gone and was.users:
         jobs = f"of the QOS {listed(gone)} in the account {was.name}"
-        yield Lost("qos-of-account", jobs, until="until they get another QOS")
+        yield Lost("qos-of-account", jobs, until=_ANOTHER_QOS)
 
 
 def _moved(one: Account, before: Mapping[str, Account], after: Mapping[str, Account]) -> Iterator[Lost]:
