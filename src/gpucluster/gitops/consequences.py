@@ -11,6 +11,7 @@ from gpucluster.gitops.events import events
 from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import ended_nodes, zones_held
+from gpucluster.gitops.refine import THEN_REPLACED
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, Pool, SlurmOnAws, eks_of
 from gpucluster.slurm import hostlist
@@ -165,7 +166,7 @@ def _slots(old: AnyPool, new: AnyPool, every: frozenset[str]) -> Iterator[Conseq
 def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     change = _hardware(old, new)
     if change and isinstance(old, Pool) and isinstance(new, Pool) and _shares(old, new):
-        rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS  # nobody replaces a host
+        rest = f"{WAITS}{THEN_REPLACED}" if old.sources else WAITS  # nobody replaces a host
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=f"{change}: {rest}")
 
 

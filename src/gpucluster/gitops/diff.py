@@ -11,6 +11,7 @@ from gpucluster.gitops import hosts, manifests, moved_nodes, pods
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
+from gpucluster.gitops.host_events import host_events
 from gpucluster.gitops.host_steps import APPLY
 from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.manifests import TreeChange
@@ -29,13 +30,13 @@ from gpucluster.gitops.model import (
     worse,
     worst,
 )
-from gpucluster.gitops.refine import refined
+from gpucluster.gitops.refine import refined, refused
 from gpucluster.gitops.rights import with_rights
 from gpucluster.gitops.split import splits
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import ClusterPlan, Pool, SlurmOnHosts, eks_of
+from gpucluster.plan.model import ClusterPlan, Pool, SlurmOnAws, SlurmOnHosts, eks_of
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
@@ -56,7 +57,11 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
     workloads = tuple(workload_changes(old, new))
     spec = _worst_first(iter((*own, *workloads)))
     tree = pods.changed_tree(old, new, resources or ())
-    follows = (*consequences(old.plan, new.plan, own), *manifests.consequences(tree, spec))
+    of_plans = consequences(old.plan, new.plan, own)
+    if _refuses(old.plan, new.plan, own, resources or ()):
+        spec = tuple(replace(one, why=refused(one.why)) for one in spec)
+        of_plans = tuple(replace(one, message=refused(one.message)) for one in of_plans)
+    follows = (*of_plans, *manifests.consequences(tree, spec))
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
     beyond = [one for one in resources or () if worse(one.update, by_spec)]
@@ -83,6 +88,22 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         new_origins=new.origins,
         stays_beside=old.plan.name if is_another(old.plan, new.plan) and old.plan.aws is not None else "",
     )
+
+
+def _refuses(
+    old: ClusterPlan,
+    new: ClusterPlan,
+    changes: tuple[SpecChange, ...],
+    resources: tuple[ResourceChange, ...],
+) -> bool:
+    """Whether the head goes on with the old bundle, so that it waits for no job."""
+    if is_another(old, new):
+        return False
+    if isinstance(old, SlurmOnHosts) and isinstance(new, SlurmOnHosts):
+        return host_events(old, new, changes).refuses
+    if isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws):
+        return events(old, new, changes, resources).refuses
+    return False
 
 
 def _with_splits(old: Revision, new: Revision, found: Effects) -> Effects:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.identity import is_refused, split
-from gpucluster.gitops.model import Clause
+from gpucluster.gitops.model import REFUSES, Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
 from gpucluster.gitops.sentences import (
@@ -21,7 +21,6 @@ from gpucluster.gitops.sentences import (
     NODE_HOLDS,
     OLDER_DATABASE,
     PARTITION_HOLDS,
-    REFUSES,
     START_AFTER,
     START_ELSEWHERE,
     STAYS,

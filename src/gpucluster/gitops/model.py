@@ -23,6 +23,7 @@ ORDER: Mapping[UpdateClass, int] = {update: place for place, update in enumerate
 WAITS = (
     "they take no new jobs, and the head applies the bundle, with all its changes, when their jobs have ended"
 )
+REFUSES = "the head refuses the bundle, and goes on with the old one"  # `identity.split`
 
 
 class Kind(StrEnum):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.gitops.model import WAITS, Kind, SpecChange
+from gpucluster.gitops.model import REFUSES, WAITS, Kind, SpecChange
 from gpucluster.gitops.walk import Found
 from gpucluster.plan import defaults
 from gpucluster.plan.model import Containers
@@ -47,6 +47,13 @@ def refined(found: Found, *, pods: bool = False, hosts: bool = False, eks: bool 
         update=row.update if row else found.update,
         why=row.why if row else "",
     )
+
+
+def refused(reason: str) -> str:
+    """Return a reason of a change whose bundle the head refuses: it waits for no job, and no node follows."""
+    for waits in (f"{WAITS}{THEN_REPLACED}", WAITS, _PARTITION_WAITS):
+        reason = reason.replace(waits, REFUSES)
+    return reason
 
 
 def _lowered(found: Found) -> bool:
@@ -164,6 +171,8 @@ def _changed(found: Found) -> bool:
 
 
 SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
+THEN_REPLACED = "; then running nodes are replaced"
+_PARTITION_WAITS = "the head applies the bundle, with all its changes, when it has no jobs"
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 _PARTS = "an elastic pool with EFA gets a part in each added zone, and its zones share its max; no NodePool gets another name"
 _NODES_OF_EKS = "control plane and nodes of the add-ons of EKS stay in their zones"
@@ -391,7 +400,7 @@ _ROWS = (
         "partitions[]",
         _removed,
         UpdateClass.DRAIN,
-        "Slurm would end its jobs, also queued ones: the head applies the bundle, with all its changes, when it has no jobs",
+        f"Slurm would end its jobs, also queued ones: {_PARTITION_WAITS}",
     ),
     _Row(
         "aws.network.zones",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from gpucluster.gitops.events import Controller, Events
-from gpucluster.gitops.model import WAITS, Clause
+from gpucluster.gitops.model import REFUSES, WAITS, Clause
 from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.gitops.rows import clauses as of_tables
 from gpucluster.gitops.severity import severity_of
@@ -42,7 +42,6 @@ START_ELSEWHERE = "stay in the queue, and start on other nodes of their partitio
 ALL_WAIT = "wait until the bundle is applied"
 NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
-REFUSES = "the head refuses the bundle, and goes on with the old one"
 _NO_SLURMCTLD = "wait until slurmctld runs: with the old state it does not on the new head"
 _WITHOUT = f"go on without slurmctld; {_FROM_HEAD}"
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
