@@ -17,6 +17,7 @@ from gpucluster.gitops.refine import SHRINKS
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.slurm.request_table import Way
 from gpucluster.spec import UpdateClass
+from gpucluster.text import listed
 
 _ITEM = re.compile(r"\[[^\]]*\]")
 
@@ -110,12 +111,15 @@ def of_another_cluster(name: str, apply: tuple[str, ...], *, on_hosts: bool = Fa
 
 
 def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterable[Note]:
-    """Yield the notes of each change: those of `first`, else those of ROWS."""
+    """Yield the notes of each change: those of `first`, else those of ROWS. A note of several items is one, and names them."""
+    found: dict[Note, list[str]] = {}
     for one in changes:
         pattern = _ITEM.sub("[]", one.path)
         if one.update is not UpdateClass.NONE:
             own = [row.note for row in first if row.fits(pattern, one)]
-            yield from own or [row.note for row in ROWS if row.fits(pattern, one)]
+            for note in own or [row.note for row in ROWS if row.fits(pattern, one)]:
+                found.setdefault(note, []).extend(name[1:-1] for name in _ITEM.findall(one.path)[:1])
+    return (note.of(listed(sorted(set(names)))) for note, names in found.items())
 
 
 def clauses(found: Iterable[str]) -> tuple[str, ...]:

@@ -15,10 +15,15 @@ from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
 from gpucluster.text import parse_duration
 
+NAMES = "NAMES"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Clauses about a part of each subject; empty: none. `rows`: the ids in `slurm.request_table` of those about jobs."""
+    """Clauses about a part of each subject; empty: none. `rows`: the ids in `slurm.request_table` of those about jobs.
+
+    NAMES stands for the items that change, in those about jobs.
+    """
 
     running: str = ""
     queued: str = ""
@@ -27,6 +32,11 @@ class Note:
     before: tuple[str, ...] = ()  # commands
     after: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+
+    def of(self, names: str) -> "Note":
+        return replace(
+            self, running=self.running.replace(NAMES, names), queued=self.queued.replace(NAMES, names)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +119,8 @@ ROWS = (
     Row(
         r"partitions\[\]\.max_time",
         Note(
-            running="a lower max_time ends no job: each keeps its own time limit",
-            queued="those with a time limit above max_time wait with PartitionTimeLimit until it is lowered (sbatch refuses new ones)",
+            running=f"a lower max_time of {NAMES} ends no job: each keeps its own time limit",
+            queued=f"those in {NAMES} with a time limit above max_time wait with PartitionTimeLimit until it is lowered (sbatch refuses new ones)",
             rows=("partition-max-time",),
         ),
         when=lowered,
@@ -137,7 +147,7 @@ ROWS = (
     Row(
         r"partitions\[\]\.(accounts|allow_qos)",
         Note(
-            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed (sbatch refuses new ones)",
+            queued=f"those in {NAMES} of an account or QOS that may not use the partition wait with PartitionConfig until they are changed (sbatch refuses new ones)",
             rows=("partition-accounts", "partition-qos"),
         ),
         (Kind.ADDED, Kind.CHANGED),

@@ -177,7 +177,7 @@ def test_notes_of_fields_name_their_partitions() -> None:
     assert "those in debug with a time limit above max_time wait with PartitionTimeLimit" in found.queued
     assert "a lower max_time of debug ends no job" in found.running
     both = _effects(SITE, changed(SITE, short, (_GPU, f"{_GPU}, max_time: 1d")))
-    assert "those in gpu and debug with a time limit above max_time wait" in both.queued
+    assert "those in debug and gpu with a time limit above max_time wait" in both.queued
     assert both.queued.count("PartitionTimeLimit") == 1
     accounts = _effects(SITE, changed(SITE, (_GPU, f"{_GPU}, accounts: [research]")))
     assert "those in gpu of an account or QOS that may not use the partition wait with" in accounts.queued
@@ -234,6 +234,22 @@ def test_queue_is_told_which_jobs_start_when_accounts_are_no_more_needed(version
         assert clause.rows == ("enforce-off-group", "enforce-off-minutes")
         assert clause.text == "those above a limit of accounts or QOS start, as none holds any more"
         _is_that_of_its_rows(clause, version)
+
+
+def test_jobs_that_start_without_limits_are_others_beside_those_that_wait() -> None:
+    model = ("model: h100", "model: h200")
+    found = _effects(_NEEDED, changed(_FREE, model))
+    assert "others above a limit of accounts or QOS start, as none holds any more" in found.queued
+    closed = (_GPU, f"{_GPU}, extra: {{State: DOWN}}")
+    for old, new in ((_NEEDED, _FREE), (_FREE, _NEEDED)):
+        told = _effects(changed(old, closed), changed(new, closed)).queued
+        assert "those in gpu wait with PartitionDown, until it is UP" in told
+        assert "those above a limit of accounts or QOS start" not in told
+
+
+def test_users_in_none_of_several_groups_are_told() -> None:
+    found = _effects(SITE, _with_extra('AllowGroups: "root,wheel"'))
+    assert "those in gpu of users who are in none of the groups root and wheel wait with" in found.queued
 
 
 @pytest.mark.parametrize("edit", ["renamed, with accounting", "accounting added"])
