@@ -28,11 +28,11 @@ def recorded(name: str, old: SlurmPlan, new: SlurmPlan) -> Iterator[Lost]:
         jobs = f"that ask for fewer than {least} nodes, or name no number of them (also if their tasks fill {least}),"
         also = ("partition-min-nodes-task", "partition-min-nodes-tasks")
         yield Lost("partition-min-nodes", jobs, (name,), also=also)
-    for key, row, what in (
-        ("MaxNodes", "partition-max-nodes", "nodes"),
-        ("MaxMemPerNode", "partition-max-memory", "MiB of a node"),
+    for key, row, what, read in (
+        ("MaxNodes", "partition-max-nodes", "nodes", _digits),
+        ("MaxMemPerNode", "partition-max-memory", "MiB of a node", _number),
     ):
-        if _is_lower(was[key], now[key]):
+        if _is_lower(read(was[key]), read(now[key])):
             yield Lost(row, f"that ask for more than {now[key]} {what}", (name,))
     if fewer := _fewer(was["AllowGroups"], now["AllowGroups"]):
         none = "not in" if len(fewer) == 1 else "in none of"
@@ -45,15 +45,15 @@ def unrecorded(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -
         rule = one.rule(*(limit(now.name, one.key, plan) for plan in (old, new)))
         if rule and not (one.key in _DENY and getattr(now, _DENY[one.key])):
             yield f"{rule.format(now.name)}: what Slurm does to {one.who} is not recorded"
-    most, before = now.max_cpus_per_node, was.max_cpus_per_node
-    if most is not None and (before is None or most < before):
+    most = now.max_cpus_per_node
+    if _is_lower(was.max_cpus_per_node, most):
         rule = f"all jobs in {now.name} together get at most {most} CPUs of a node"
         yield f"{rule}: what Slurm does to {_MORE} is not recorded"
 
 
 def limit(name: str, key: str, plan: SlurmPlan) -> str:
     """Return what holds in the partition. Slurm takes a limit of memory of the cluster where it has none of its own."""
-    if key in _OF_MEMORY and not any(setting(name, one, plan) for one in _OF_MEMORY):
+    if key in _OF_MEMORY and all(setting(name, one, plan) in _NONE for one in _OF_MEMORY):
         return of_cluster(key, plan)
     return setting(name, key, plan)
 
@@ -73,22 +73,28 @@ def _value(kind: str, of: str, key: str, plan: SlurmPlan) -> str:
     return next((one.value for one in of_it if one.key.lower() == key.lower() and one.value), "")
 
 
+def _digits(text: str) -> int | None:
+    """Return a limit; None: there is none."""
+    return int(text) if text.isdecimal() else None
+
+
 def _number(text: str) -> int | None:
-    """Return a limit; None: there is none. 0 is Slurm's word for that, too."""
-    return int(text) if text.isdecimal() and int(text) else None
+    """Return a limit of which 0 is Slurm's word for none, too."""
+    return _digits(text) or None
 
 
 def _is_higher(was: str, now: str) -> bool:
     return (_number(now) or 1) > (_number(was) or 1)
 
 
-def _is_lower(was: str, now: str) -> bool:
-    before, after = _number(was), _number(now)
-    return after is not None and (before is None or after < before)
+def _is_lower(was: int | None, now: int | None) -> bool:
+    return now is not None and (was is None or now < was)
 
 
 def _of_cpu(was: str, now: str) -> str:
-    return f"a job in {{}} gets at most {now} MiB for each CPU" if _is_lower(was, now) else ""
+    return (
+        f"a job in {{}} gets at most {now} MiB for each CPU" if _is_lower(_number(was), _number(now)) else ""
+    )
 
 
 def _fewer(was: str, now: str) -> list[str]:
@@ -120,6 +126,7 @@ def _named(what: str, found: list[str]) -> str:
 
 
 _MORE = "queued ones that ask for more"
+_NONE = ("", "0")
 _OF_MEMORY = ("MaxMemPerNode", "MaxMemPerCPU")  # one of them holds
 _RECORDED = ("MinNodes", "MaxNodes", "MaxMemPerNode", "AllowGroups")
 _LIMITS = (

@@ -142,7 +142,7 @@ def test_recorded_limit_of_extra_is_told_as_its_rows(extra: str, version: str) -
 @pytest.mark.parametrize("value", ["NO", "ALL"])
 @pytest.mark.parametrize("extra", _LIMITS)
 def test_new_jobs_above_a_limit_are_refused_only_if_slurm_enforces_it(extra: str, value: str) -> None:
-    """job_mgr.c of 26.05 looks at each of these limits at submission only with EnforcePartLimits."""
+    """job_mgr.c of 26.05.3 looks at each of these limits at submission only with EnforcePartLimits."""
     line = f"{_VERSION}\n  extra: {{EnforcePartLimits: '{value}'}}"
     found = _effects(*(changed(text, (_VERSION, line)) for text in (SITE, _with_extra(extra))))
     assert ("sbatch refuses" in _clause(found, _LIMITS[extra][0][0]).text) is (value == "ALL")
@@ -164,6 +164,9 @@ def test_limit_of_memory_of_the_whole_cluster_is_told_of_its_partitions(version:
         "those in debug that ask for more than 500000"
     )
     assert "wait with MaxMemPerLimit" in clause.text
+    none = (_GPU, f"{_GPU}, extra: {{MaxMemPerNode: 0}}")
+    told = _clause(_effects(changed(SITE, none), changed(new, none), version), "partition-max-memory")
+    assert told.text == clause.text, "0 is no limit of its own"
     assert "MaxMemPerLimit" not in _effects(new, _cluster("MaxMemPerNode: 600000"), version).queued
     of_cpu = _effects(SITE, _cluster("MaxMemPerCPU: 4000"), version).queued
     assert "a job in debug gets at most 4000 MiB for each CPU" in of_cpu
