@@ -240,7 +240,22 @@ def past_the_gateway(b: Deployed) -> None:
     b.ec2.create_route(RouteTableId=b.table(), DestinationCidrBlock="192.0.2.0/24", GatewayId=b.made.internet)
 
 
+def by_a_peering(*ranges: str) -> Do:
+    def do(b: Deployed) -> None:
+        other = b.ec2.create_vpc(CidrBlock="172.20.0.0/16")["Vpc"]["VpcId"]
+        made = b.ec2.create_vpc_peering_connection(VpcId=b.made.vpc, PeerVpcId=other)["VpcPeeringConnection"]
+        peering = made["VpcPeeringConnectionId"]
+        b.ec2.accept_vpc_peering_connection(VpcPeeringConnectionId=peering)
+        for one in ranges:
+            b.ec2.create_route(
+                RouteTableId=b.table(), DestinationCidrBlock=one, VpcPeeringConnectionId=peering
+            )
+
+    return do
+
+
 OF_THE_CLI: dict[str, tuple[Do, str]] = {
+    "the internet in two halves by a peering": (by_a_peering("0.0.0.0/1", "128.0.0.0/1"), r"the route to 0.0.0.0/1 by pcx-[0-9a-f]+ leads the internet away from the NAT gateway \(rtb-[0-9a-f]+\), the route to 128.0.0.0/1 by pcx-.*"),
     "a rule denies ssh": (entry(50, "deny", protocol="6"), r"acl-[0-9a-f]+ denies protocol 6 from 0.0.0.0/0 \(rule 50\)"),
     "a rule denies a range on the way out": (entry(60, "deny", out=True, cidr="10.42.0.0/19"), r"acl-[0-9a-f]+ denies every protocol to 10.42.0.0/19 \(rule 60\)"),
     "the rule that admits is gone": (no_rule(out=False), r"acl-[0-9a-f]+ has no rule that admits everything \(ingress\)"),
@@ -268,6 +283,11 @@ def test_change_by_hand_is_undone_by_its_remedy(aws: AwsCli, burst: Deployed, do
 @pytest.mark.parametrize("do", [entry(50, "allow", protocol="6"), entry(200, "deny")], ids=["allow", "late"])
 def test_rule_that_changes_nothing_is_no_fault(burst: Deployed, do: Do) -> None:
     do(burst)
+    assert burst.checked().found == "as declared"
+
+
+def test_route_to_a_network_of_the_site_is_no_fault(burst: Deployed) -> None:
+    by_a_peering("10.0.0.0/8", "172.16.0.0/12", "203.0.112.0/20")(burst)
     assert burst.checked().found == "as declared"
 
 
