@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
@@ -17,6 +18,7 @@ OPEN: Mapping[str, Any] = {  # the policy of an endpoint that declares none
     "Version": "2008-10-17",
     "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}],
 }
+LARGEST = {4: 8, 6: 16}  # bits of a prefix: registries assign less to one holder
 _LAST_RULE = 32767  # EC2's own rule, which denies the rest
 
 
@@ -95,7 +97,8 @@ def _is(state: str) -> str:
 def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[CloudDifference]:
     """Routes whose target is gone, or by a single machine or straight to the internet: traffic of nodes goes there.
 
-    Routes to networks of the site, by a peering, a gateway or an endpoint, are nobody's fault. The default route is compared by itself.
+    Routes to networks of the site, by a peering, a gateway or an endpoint, are nobody's fault, unless the range is so large that it
+    is the internet: 0.0.0.0/1 goes before 0.0.0.0/0. The default route is compared by itself.
     """
     for route in table.routes:
         step = f"aws ec2 delete-route --route-table-id {table.id} {_destination(route.to)}"
@@ -107,6 +110,18 @@ def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[Clo
         elif route.by.startswith(foreign):
             words = f"the route to {route.to} by {route.by} is not of the plan ({table.id})"
             yield CloudDifference(words=words, step=step)
+        elif _is_internet(route.to):
+            words = f"the route to {route.to} by {route.by} leads a part of the internet there ({table.id})"
+            yield CloudDifference(words=words, step=step)
+
+
+def _is_internet(to: str) -> bool:
+    """Whether a range of public addresses is larger than any network of a site; a prefix list is none."""
+    try:
+        network = ip_network(to)
+    except ValueError:
+        return False
+    return not network.is_private and network.prefixlen < LARGEST[network.version]
 
 
 def _destination(to: str) -> str:

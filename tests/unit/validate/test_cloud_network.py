@@ -255,7 +255,7 @@ def by_a_peering(*ranges: str) -> Do:
 
 
 OF_THE_CLI: dict[str, tuple[Do, str]] = {
-    "the internet in two halves by a peering": (by_a_peering("0.0.0.0/1", "128.0.0.0/1"), r"the route to 0.0.0.0/1 by pcx-[0-9a-f]+ leads the internet away from the NAT gateway \(rtb-[0-9a-f]+\), the route to 128.0.0.0/1 by pcx-.*"),
+    "the internet in two halves by a peering": (by_a_peering("0.0.0.0/1", "128.0.0.0/1"), r"the route to 0.0.0.0/1 by pcx-[0-9a-f]+ leads a part of the internet there \(rtb-[0-9a-f]+\), the route to 128.0.0.0/1 by pcx-.*"),
     "a rule denies ssh": (entry(50, "deny", protocol="6"), r"acl-[0-9a-f]+ denies protocol 6 from 0.0.0.0/0 \(rule 50\)"),
     "a rule denies a range on the way out": (entry(60, "deny", out=True, cidr="10.42.0.0/19"), r"acl-[0-9a-f]+ denies every protocol to 10.42.0.0/19 \(rule 60\)"),
     "the rule that admits is gone": (no_rule(out=False), r"acl-[0-9a-f]+ has no rule that admits everything \(ingress\)"),
