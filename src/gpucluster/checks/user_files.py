@@ -25,11 +25,17 @@ _KEYS = (
     'for file in *; do [ -f "$file" ] && sed "s/^/$file:/" "$file"; done; true'
 )
 _HOMES = "for home; do stat --format='%u %a %F:%n' \"$home\" || true; done; echo --"
-_IN_JOB = (
-    'home=$(getent passwd "$(id -u)" | cut -d: -f6); '
-    'if error=$(cd "${home:?is not known}" 2>&1 && t=$(mktemp .gpucluster-validate.XXXXXX 2>&1) && rm "$t" || echo "$t"); '
-    '[ -z "$error" ]; then echo "$SLURMD_NODENAME ok"; else echo "$SLURMD_NODENAME $home: $error"; fi'
-)
+_IN_JOB = r"""
+home=$(getent passwd "$(id -u)" | cut -d: -f6)
+works() {
+  cd "${home:?is not known}" && file=$(mktemp .gpucluster-validate.XXXXXX) || return
+  printf '#!/bin/sh\n' >"$file" && chmod 700 "$file" && "./$file"
+  code=$?
+  rm -f "$file"
+  return "$code"
+}
+if error=$(works 2>&1); then echo "$SLURMD_NODENAME ok"; else echo "$SLURMD_NODENAME $home: $(echo "$error" | tail -n 1)"; fi
+"""
 
 
 # --- keys --------------------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ def _home_faults(home: Home | None, user: Account, *, makes: bool) -> Iterator[U
 # --- a job of the user -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHomeWant:
-    """A job on this number of nodes writes in its user's home."""
+    """A job on this number of nodes writes a program in its user's home, and runs it."""
 
     nodes: int
 
@@ -204,13 +210,13 @@ def parse_job(got: tuple[QueryOutput, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in got[0].text().splitlines():
         node, _, words = line.partition(" ")
-        found[node] = "" if words == "ok" else short(words, 120) or "no answer"
+        found[node] = "" if words == "ok" else short(words, 300) or "no answer"
     return found
 
 
 def evaluate_job(found: dict[str, str], want: JobHomeWant) -> CheckResult:
     """Culprits are the nodes."""
-    expected = f"the user's job writes in the user's home on {want.nodes} nodes"
+    expected = f"the user's job writes a program in the user's home and runs it, on {want.nodes} nodes"
     bad = {node: words for node, words in found.items() if words}
     if bad:
         return failed(listed([f"{node}: {words}" for node, words in bad.items()], 3), expected, tuple(bad))
