@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, Cluster, gpucluster
-from validation import commands
+from validation import commands, validated
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 NAME, POOL, LOGIN = "desk", "h200", "desk-login-1"
@@ -170,6 +170,36 @@ def test_validate_runs_the_same_suite_and_finds_the_same(cluster: Cluster, spec:
     finally:
         cluster.exec(node, "systemctl", "start", "gpucluster-agent")
     assert [(one["target"], one["verdict"]) for one in found["results"]] == [("head", "pass"), (node, "fail")]
+
+
+AS_USER = ("--tier", "0", "--user", "researcher", "--only", "login.user")
+AT_LOGIN = {  # what is done on the login machine, how it is undone, and what the check says
+    "echo 'exit 0' >/etc/profile.d/99.sh": (
+        "rm /etc/profile.d/99.sh",
+        "the login shell ends before it runs a command",
+    ),
+    "printf '#!/bin/sh\\n' >/usr/local/bin/sbatch; chmod 755 /usr/local/bin/sbatch": (
+        "rm /usr/local/bin/sbatch",
+        "sbatch is /usr/local/bin/sbatch, which is no program of Slurm",
+    ),
+    "cp -p /etc/environment /root; echo SLURM_CONF=/nowhere >>/etc/environment": (
+        "mv /root/environment /etc/environment",
+        "SLURM_CONF is /nowhere, exit 1",
+    ),
+}
+
+
+def test_what_a_user_meets_at_the_login_is_found(cluster: Cluster) -> None:
+    (passed,) = validated(cluster, *AS_USER, code=0).values()
+    assert passed["verdict"] == "pass"
+    for do, (undo, words) in AT_LOGIN.items():
+        cluster.exec("login", "sh", "-c", do)
+        try:
+            (found,) = validated(cluster, *AS_USER, code=1).values()
+        finally:
+            cluster.exec("login", "sh", "-c", undo)
+        assert found["found"].startswith(words), found
+    validated(cluster, *AS_USER, code=0)
 
 
 def test_terminated_login_machine_is_told(cluster: Cluster, spec: Path) -> None:

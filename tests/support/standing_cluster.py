@@ -269,7 +269,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"sh -c .*getent shadow", StandingCluster.accounts),
     (r"sh -c .*-printf", StandingCluster.keys),
     (r"sh -c .*stat --format=.%u", StandingCluster.homes),
-    (r"srun .*gpucluster-validate", lambda c, _m, _f: "".join(f"{node} ok\n" for node in c.job_nodes())),
+    (r"(?s)srun .*gpucluster-validate", lambda c, _m, _f: "".join(f"{node} ok\n" for node in c.job_nodes())),
     (r"sshd -T", StandingCluster.sshd),
     (r"/etc/pam.d/sshd", lambda _c, _m, _f: "\n".join(node_ssh.ACCOUNT_STACK)),
     (r"cat /etc/gpucluster/ssh-operators", StandingCluster.operators),

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpucluster.checks import files, machine, munge, slurmctld
+from gpucluster.checks import files, login_shell, machine, munge, slurmctld
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmOnAws, SlurmPlan
 from gpucluster.validate import file_expectations, node_expectations, unit_expectations, user_expectations
+from gpucluster.validate.pool_jobs import pool_jobs
 
 SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
 SACKD_CACHE = "/run/slurm/conf"
@@ -35,6 +36,10 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
         yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=again)
     yield "files.modes", file_expectations.of_login(plan, tuple(sums), sackd=sackd)
     yield "login.slurm", slurmctld.Controllers(hosts=(plan.head.name,))
+    if job := next(iter(pool_jobs(plan)), None):
+        gres = (f"--gres={job.gres}",) if job.gres else ()
+        options = (f"--partition={job.partition}", "--nodes=1", "--time=1", *gres)
+        yield "login.user", login_shell.LoginShell(options=options)
     yield "sshd.conf", user_expectations.of_login(plan)
 
 

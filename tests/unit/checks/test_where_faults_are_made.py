@@ -15,6 +15,7 @@ FILES = {  # file -> checks whose faults it makes
         node.limits node.strays nodes.hw nodes.state part.up slurmd.ping svc.active svc.agent topo.place""",
     "sandbox/test_research.py": """acct.db acct.qos acct.tree cloud.machines job.home sshd.conf users.acct users.home users.keys""",
     "slurm/test_containers.py": "ctr.run",
+    "sandbox/test_desk.py": "login.user",
     "sandbox/test_shell.py": "cfg.spec",
     "unit/validate/test_cloud.py": "cloud.images cloud.network cloud.rules",
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
