@@ -77,6 +77,9 @@ class Cluster:
         self.calls.append(text)
         return self
 
+    def read(self) -> Control:
+        return self.control
+
     def scale(self, scaling: Scaling, by: str) -> Control:
         if self.stop_fails:
             raise self.stop_fails

@@ -18,18 +18,25 @@ echo "{_MARK} conf ${{SLURM_CONF:-}}"
 sinfo --noheader --format=%P >/dev/null && sbatch --test-only "$@" --wrap=true
 echo "{_MARK} exit $?"
 """
-# As PAM does it at the login: /etc/environment has KEY=VALUE lines, and no shell reads it.
+# As PAM does it at the login: /etc/environment has KEY=VALUE lines, and no shell reads it. The user's own profile is the user's.
 _LOGIN = r"""
 typed=$1
 shift
 while IFS= read -r line || [ -n "$line" ]; do
-  case $line in
-  [A-Za-z_]*=*) value=${line#*=}; value=${value#[\"\']}; export "${line%%=*}=${value%[\"\']}" ;;
-  esac
+  line=${line#export }
+  name=${line%%=*}
+  case $line in [A-Za-z_]*=*) ;; *) continue ;; esac
+  case $name in *[!A-Za-z0-9_]*) continue ;; esac
+  value=${line#*=}
+  value=${value#[\"\']}
+  export "$name=${value%[\"\']}"
 done </etc/environment
-HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
+HOME=$(mktemp -d)
 export HOME
-exec bash -lc "$typed" bash "$@" 2>&1
+bash -lc "$typed" bash "$@" 2>&1
+code=$?
+rm -rf "$HOME"
+exit "$code"
 """
 
 

@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, passed, warned
+from gpucluster.checks.check import (
+    CheckResult,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    passed,
+    unknown,
+    warned,
+)
 from gpucluster.plan import names, spec_source
 from gpucluster.plan.spec_source import MOST_BYTES, SpecSource
 from gpucluster.text import short
@@ -35,12 +44,14 @@ class Reviewed:
     newer: str  # the commands that get the published spec, if it is newer
 
 
-def query_reviewed(_: Reviewed) -> tuple[Query, ...]:
-    return (Query(argv=QUERY),)
+def query_reviewed(want: Reviewed) -> tuple[Query, ...]:
+    return () if want.published is not None else (Query(argv=QUERY),)
 
 
-def parse_reviewed(got: tuple[QueryOutput, ...]) -> SpecSource:
-    """What the bundle of the head says of its spec."""
+def parse_reviewed(got: tuple[QueryOutput, ...]) -> SpecSource | None:
+    """What the bundle of the head says of its spec; None if it is not asked."""
+    if not got:
+        return None
     text = got[0].text()
     try:
         return spec_source.read(text.encode())
@@ -48,11 +59,15 @@ def parse_reviewed(got: tuple[QueryOutput, ...]) -> SpecSource:
         raise ParseError(f"{names.SOURCE_FILE} of the bundle: {short(str(error))}") from error
 
 
-def evaluate_reviewed(applied: SpecSource, want: Reviewed) -> CheckResult:
+def evaluate_reviewed(applied: SpecSource | None, want: Reviewed) -> CheckResult:
     """Another text that gives the same plan is no fault. `cfg.bundle` compares what is applied with what is published."""
     published, given = want.published or applied, want.given
     expected = f"the spec {want.file}: {given.name}"
+    if published is None:
+        return unknown("the bundle does not say of which spec it is", expected)
     found = f"{want.place} is of {published.name}"
+    if published.plan == given.plan and (published.dirty or given.dirty):
+        return warned(f"{found}; nobody reviewed what is in no commit", expected)
     if published.plan == given.plan:
         text = "" if published.spec == given.spec else ", another text with the same plan"
         return passed(f"{found}{text}", expected)

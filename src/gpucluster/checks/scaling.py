@@ -1,7 +1,8 @@
 """Check that the daemon may launch machines now: `gpucluster status` of the head says what stops it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Query, QueryOutput, listed, warned
@@ -14,6 +15,8 @@ LIMIT_S = 60.0  # it also lists the instances
 _START = "on the head: gpucluster scaling start {cluster}"
 _RESUME = "on the head: gpucluster pool resume {pool} -c {cluster}"
 _LOG = "on the head: systemctl status gpucluster-elastic; journalctl --no-pager -n 30 -u gpucluster-elastic"
+_DOCTOR = "on your computer: gpucluster doctor {cluster}"
+_LONGEST = 600  # characters of a sentence of the daemon
 _BUDGET = "raise `budget` in the spec, then pulumi up --stack {cluster}"
 
 
@@ -35,13 +38,17 @@ class PoolStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFound:
-    """What `status` says of launches. Empty words: nothing stops them. `refused`: offers that EC2 refused."""
+    """What `status` says of launches. Empty words: nothing stops them.
+
+    `refused`: offers that EC2 refused for want of capacity; `wrong`: for another reason, which does not pass.
+    """
 
     idle: str  # why no daemon acts; another head's may
     halted: str
     lost: tuple[str, ...]
     pools: tuple[PoolStop, ...]
     refused: tuple[str, ...]
+    wrong: tuple[str, ...]
 
 
 def query_scaling(_: ScalingWant) -> tuple[Query, ...]:
@@ -64,10 +71,16 @@ def parse_scaling(got: tuple[QueryOutput, ...]) -> ScalingFound:
             for one in json_fields.members(body, "pools")
             if json_fields.text(one, "stopped")
         ),
-        refused=tuple(
-            f"{json_fields.text(one, 'offer')}: {json_fields.text(one, 'words')}"
-            for one in json_fields.members(body, "refused")
-        ),
+        refused=_refused(body, for_capacity=True),
+        wrong=_refused(body, for_capacity=False),
+    )
+
+
+def _refused(body: Mapping[str, Any], *, for_capacity: bool) -> tuple[str, ...]:
+    return tuple(
+        f"{json_fields.text(one, 'offer')}: {json_fields.text(one, 'words')}"
+        for one in json_fields.members(body, "refused")
+        if json_fields.flag(one, "for_capacity") is for_capacity
     )
 
 
@@ -83,10 +96,12 @@ def evaluate_scaling(found: ScalingFound, want: ScalingWant) -> CheckResult:
 def _faults(found: ScalingFound) -> Iterator[CloudDifference]:
     for words in (found.idle, *found.lost):
         if words:
-            yield CloudDifference(words=short(words, 200), step=_LOG)
+            yield CloudDifference(words=short(words, _LONGEST), step=_LOG)
     if found.halted:
         step = _START if found.halted.startswith("launches are stopped") else _LOG
-        yield CloudDifference(words=short(found.halted, 200), step=step)
+        yield CloudDifference(words=short(found.halted, _LONGEST), step=step)
+    for words in found.wrong:
+        yield CloudDifference(words=f"EC2 refuses {short(words, _LONGEST)}", step=_DOCTOR)
     for one in found.pools:
         step = _RESUME.replace("{pool}", one.name) if one.resumes else _BUDGET
-        yield CloudDifference(words=f"{one.name}: {short(one.words, 200)}", step=step)
+        yield CloudDifference(words=f"{one.name}: {short(one.words, _LONGEST)}", step=step)

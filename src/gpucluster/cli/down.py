@@ -7,10 +7,11 @@ protected and are retained, with their network: the next `up` uses them again. E
 
 import getpass
 import platform
+import secrets
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gpucluster.cli.down_network import FindBlockers
     from gpucluster.cli.down_plan import DownPlan
     from gpucluster.cli.retained import RetainedResources
+    from gpucluster.cloud.control import S3Control
+    from gpucluster.cloud.port import Control
     from gpucluster.engine.deployment import DeployedResource
     from gpucluster.engine.events import Outcome
 
@@ -241,12 +244,12 @@ def _stopped_scaling(
 
     If the block fails before it touches anything, launches are again as they were.
     """
-    from gpucluster.cloud.control import DOWN, DOWN_ENDED
+    from gpucluster.cloud.control import DOWN
     from gpucluster.cloud.port import CloudError, Scaling
     from gpucluster.engine.deployment import one
 
     state, bucket = _ScalingStop(), one(found, "aws:s3/bucket:Bucket")
-    by = f"{DOWN}, {getpass.getuser()}@{platform.node()}"
+    by = f"{DOWN}, {getpass.getuser()}@{platform.node()}, run {secrets.token_hex(3)}"
     control = None if bucket is None else access.control(region, bucket.id)
     try:
         before = None if control is None else control.scale(Scaling.STOP, by)
@@ -261,14 +264,24 @@ def _stopped_scaling(
     try:
         yield state
     except BaseException:
-        scaling, who = (
-            (before.scaling, before.by) if state.touches_nothing else (Scaling.STOP, f"{by}{DOWN_ENDED}")
-        )
-        with suppress(CloudError):  # the bucket may be deleted already
-            control.scale(scaling, who)
-            progress(
-                "scaling is as it was before"
-                if state.touches_nothing
-                else f"scaling stays stopped; to launch again: gpucluster scaling start {name}"
-            )
+        _leave_scaling(control, before, by, name, as_before=state.touches_nothing)
         raise
+
+
+def _leave_scaling(control: "S3Control", before: "Control", by: str, name: str, *, as_before: bool) -> None:
+    """Put launches back as they were, or leave them stopped. What somebody else wrote meanwhile stays."""
+    from gpucluster.cloud.control import DOWN_ENDED
+    from gpucluster.cloud.port import CloudError, Scaling
+
+    try:
+        if control.read().by != by:
+            return
+        if as_before:
+            control.scale(before.scaling, before.by)
+            progress("scaling is as it was before")
+        else:
+            control.scale(Scaling.STOP, f"{by}{DOWN_ENDED}")
+            progress(f"scaling stays stopped; to launch again: gpucluster scaling start {name}")
+    except CloudError as error:
+        if error.code != "NoSuchBucket":  # it may be deleted already
+            progress(f"scaling may stay stopped ({error}): gpucluster scaling show {name}")

@@ -52,7 +52,7 @@ def _order(file: Path, given: "SpecSource", published: "SpecSource | None") -> "
     if is_ancestor(published.commit, given.commit, file.parent):
         return Order.OLDER
     newer = is_ancestor(given.commit, published.commit, file.parent)
-    return Order.NEWER if newer and not given.dirty else Order.UNKNOWN
+    return Order.NEWER if newer and not (given.dirty or published.dirty) else Order.UNKNOWN
 
 
 def _remedy(file: Path, plan: "ClusterPlan", bucket: str) -> str:

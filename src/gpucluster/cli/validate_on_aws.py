@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,9 +105,28 @@ def _published(machines: "SsmMachines") -> _Published:
         plan=found,
         bindings=bindings,
         digest=artifacts.digest(body),
-        source=recorded(files),
+        source=_source(files),
         place=f"{where}, published {answer['LastModified']:%Y-%m-%d %H:%M} UTC,",
     )
+
+
+def _source(files: "Mapping[str, bytes]") -> "SpecSource | None":
+    """Return of which spec the bundle is. Its own plan counts, not what it says of it: a person may have changed one of them.
+
+    A sandbox changes the plan of a spec, so there the record counts.
+    """
+    from dataclasses import replace
+    from hashlib import sha256
+
+    from gpucluster.plan import names
+    from gpucluster.plan.spec_source import SpecSource
+
+    said = recorded(files)
+    if SANDBOX in os.environ:
+        return said
+    plan = sha256(files[names.PLAN_FILE]).hexdigest()
+    unsaid = SpecSource(spec="", plan=plan, commit="", dirty=False, version="")
+    return unsaid if said is None else replace(said, plan=plan)
 
 
 def _up(run: Run) -> list[str]:

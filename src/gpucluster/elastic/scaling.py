@@ -6,14 +6,16 @@ or written.
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gpucluster.cloud.control import DOWN, DOWN_ENDED, S3Control
-from gpucluster.cloud.port import CloudError, Control, ControlPort, Scaling
+from gpucluster.cloud.port import CloudError, Control, ControlPort, Fault, Scaling, malformed
 from gpucluster.elastic.inspect import head
 from gpucluster.elastic.order import WORDS, said_by
 from gpucluster.errors import StateError
 from gpucluster.text import short
 
+_TRIES = 8
 Connect = Callable[[str, str], ControlPort]  # region and bucket
 
 
@@ -54,24 +56,35 @@ def main(argv: Sequence[str] | None = None, connect: Connect = S3Control) -> int
 
 
 def _run(port: ControlPort, cluster: str, verb: str, by: str, *, killed: bool, as_json: bool) -> int:
-    before = port.read()
-    if verb == "start" and not killed and (words := refusal(before)):
-        step = f"wait for its end; if it was killed: gpucluster scaling start {cluster} --after-killed-down"
-        problem = {"message": words, "next": step, "exit_code": 1}
-        head.print_answer(
-            as_json, {"ok": False, "error": problem}, f"error: {words}\n  next: {step}", error=True
-        )
-        return 1
-    wanted = {"start": Scaling.RUN, "stop": Scaling.STOP}.get(verb, before.scaling)
-    if wanted is not before.scaling:
-        port.scale(wanted, by)
-    now = before if wanted is before.scaling else Control(scaling=wanted, by=by)
-    answer = {"ok": True, "scaling": now.scaling.value, "by": now.by, "changed": wanted is not before.scaling}
-    head.print_answer(
-        as_json,
-        answer,
-        f"{cluster}: {sentence(now)}{'' if verb == 'show' or answer['changed'] else ', as before'}",
-    )
+    """Read, decide and write one version of the object, so that no write of somebody else is undone."""
+    for _ in range(_TRIES):
+        seen = port.stamped()
+        if seen.malformed:
+            raise malformed(seen.malformed)
+        before = seen.control
+        if verb == "start" and not killed and (words := refusal(before)):
+            return _refuse(cluster, words, as_json=as_json)
+        now = before
+        if verb == "start" and before.scaling is Scaling.STOP:
+            now = replace(before, scaling=Scaling.RUN, by=by)
+        elif verb == "stop" and (before.scaling is Scaling.RUN or refusal(before)):
+            now = replace(before, scaling=Scaling.STOP, by=by)  # it stays, if the `down` is refused
+        if now is before or port.write(now, seen.etag) is not None:
+            return _say(cluster, verb, now, changed=now is not before, as_json=as_json)
+    raise CloudError(Fault.LOST, "ConditionalRequestConflict", "the object is written by others all the time")
+
+
+def _refuse(cluster: str, words: str, *, as_json: bool) -> int:
+    step = f"wait for its end; if it was killed: gpucluster scaling start {cluster} --after-killed-down"
+    problem = {"message": words, "next": step, "exit_code": 1}
+    head.print_answer(as_json, {"ok": False, "error": problem}, f"error: {words}\n  next: {step}", error=True)
+    return 1
+
+
+def _say(cluster: str, verb: str, now: Control, *, changed: bool, as_json: bool) -> int:
+    answer = {"ok": True, "scaling": now.scaling.value, "by": now.by, "changed": changed}
+    as_before = "" if verb == "show" or changed else ", as before"
+    head.print_answer(as_json, answer, f"{cluster}: {sentence(now)}{as_before}")
     return 0
 
 

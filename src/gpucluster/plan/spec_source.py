@@ -25,7 +25,7 @@ class SpecSource:
     def name(self) -> str:
         """`commit 0123456789ab, with uncommitted changes`."""
         if not self.commit:
-            return f"no commit, spec {self.spec[:12]}"
+            return f"no commit, spec {self.spec[:12]}" if self.spec else "a spec that it does not name"
         return f"commit {self.commit[:12]}{', with uncommitted changes' if self.dirty else ''}"
 
     def warning(self, file: PurePath) -> str:

@@ -104,13 +104,13 @@ class CloudReader:
         by: list[Filters] = [
             [{"Name": "image-id", "Values": part}] for part in in_filters(sorted(ids - {""}))
         ]
-        return {**found, **self._listed("images", by)}
+        return {**found, **self._listed("images", by, IncludeDeprecated=True, IncludeDisabled=True)}
 
-    def _listed(self, what: str, by: Iterable[Filters]) -> Mapping[str, Any]:
+    def _listed(self, what: str, by: Iterable[Filters], **more: Any) -> Mapping[str, Any]:
         operation, member, key = _LISTS[what]
         found: dict[str, Any] = {}
         for filters in by:
-            for page in self._of("ec2").get_paginator(operation).paginate(Filters=filters):
+            for page in self._of("ec2").get_paginator(operation).paginate(Filters=filters, **more):
                 for item in page[member]:
                     _merge(found, str(item.get(key, len(found))), item)
         return {member: list(found.values())}

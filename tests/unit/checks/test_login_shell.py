@@ -15,15 +15,18 @@ WANT = LoginShell(options=("--partition=gpu", "--nodes=1"))
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A user's home and a path with programs: copies of true(1)."""
+    """A path with programs, which are copies of true(1), and the folder that stands for the user's empty home.
+
+    Its profile stands for /etc/profile.d: bash reads it in the same way.
+    """
     (tmp_path / "home").mkdir()
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in PROGRAMS:
         shutil.copy("/bin/true", programs / name)
-    getent = programs / "getent"
-    getent.write_text(f"#!/bin/sh\necho 'ada:x:1000:1000::{tmp_path / 'home'}:/bin/bash'\n")
-    getent.chmod(0o755)
+    mktemp = programs / "mktemp"
+    mktemp.write_text(f"#!/bin/sh\necho {tmp_path / 'home'}\n")
+    mktemp.chmod(0o755)
     profile(tmp_path, f"PATH={programs}:$PATH\n")  # /etc/profile sets the path anew
     return tmp_path
 
@@ -52,7 +55,7 @@ def test_shell_with_slurms_commands_passes(site: Path) -> None:
 def wrapper(site: Path) -> None:
     before = site / "before"
     before.mkdir()
-    shutil.copy(site / "bin/getent", before / "sbatch")
+    shutil.copy(site / "bin/mktemp", before / "sbatch")
     profile(site, f"PATH={before}:$PATH\n")
 
 

@@ -12,7 +12,14 @@ from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryO
 from gpucluster.checks.scaling import ScalingWant, evaluate_scaling, parse_scaling
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.abilities import Dependency, Loss
-from gpucluster.elastic.events import BreakerTripped, BudgetCrossed, OrderGiven, Verb
+from gpucluster.elastic.events import (
+    BreakerTripped,
+    BudgetCrossed,
+    LaunchRefused,
+    OrderGiven,
+    Verb,
+    source_key,
+)
 from gpucluster.elastic.inspect.daemon_view import NO_ANSWER, DaemonView
 from gpucluster.elastic.inspect.overview import Overview, overview
 from gpucluster.elastic.ledger import month_of
@@ -89,6 +96,30 @@ def test_want_of_capacity_is_a_warning() -> None:
     found = checked(overview(moment, READY.bundle, READY))
     assert found.verdict is CheckStatus.WARN
     assert "InsufficientInstanceCapacity" in found.found
+
+
+@pytest.mark.parametrize("for_this_run", [False, True], ids=["a right or a quota", "no such offer"])
+def test_refusal_for_another_reason_than_capacity_is_a_fault(*, for_this_run: bool) -> None:
+    sources = PLAN.pools[0].sources
+    keys = [source_key("h200", source.position) for source in sources]
+    until = NOW if for_this_run else NOW + 600
+    refused = [
+        LaunchRefused(
+            request="r", key=key, words="UnauthorizedOperation: no", until=until, for_this_run=for_this_run
+        )
+        for key in keys
+    ]
+    found = checked(shown(*refused))
+    assert found.verdict is CheckStatus.FAIL
+    assert "UnauthorizedOperation" in found.found
+    assert found.remedy == "on your computer: gpucluster doctor burst"
+
+
+def test_lost_orders_stop_launches() -> None:
+    moment = sight(PLAN)
+    moment = replace(moment, memory=replace(moment.memory, unrestored_since=NOW - 60))
+    found = checked(overview(moment, READY.bundle, READY))
+    assert found.verdict is CheckStatus.FAIL
 
 
 def test_answer_of_another_version_is_no_pass() -> None:

@@ -338,6 +338,19 @@ def test_down_that_is_refused_before_it_touches_anything_leaves_scaling_as_it_wa
     assert cluster.control == Control(scaling=Scaling.RUN)
 
 
+def test_down_that_is_refused_keeps_a_stop_that_somebody_wrote_meanwhile() -> None:
+    cluster = a_cluster()
+    access = cluster.place("us-east-1")
+
+    def unread(_: str) -> frozenset[str]:
+        cluster.scale(Scaling.STOP, "ada: an audit")
+        raise StateError("the head does not answer")
+
+    with pytest.raises(StateError):
+        empty(replace(access, launched=unread), plan_of(access, delete_data=False))
+    assert cluster.control == Control(scaling=Scaling.STOP, by="ada: an audit")
+
+
 def test_data_that_nobody_was_shown_is_not_deleted() -> None:
     cluster = Cluster(deployed=(BUCKET, GROUND, DISK))
     other = replace(DISK, name="burst-export", id="vol-2")

@@ -758,6 +758,15 @@ def test_het_job_with_a_component_that_starts_is_requeued_without_a_signal() -> 
     assert [a.jobs for a in kinds(done, Requeue)] == [(7,)]  # type: ignore[union-attr]
 
 
+def test_het_job_with_a_cancelled_component_is_signalled() -> None:
+    """slurmctld lists a component that was cancelled for minutes, and the script of the leader runs on."""
+    s = Scene(A1, A2)
+    s.job(7, A1, het_id=7)
+    s.job(8, het_id=7, states=frozenset({"CANCELLED"}))
+    s.report(A1, spot())
+    assert [a.jobs for a in kinds(s.step(), Signal)] == [(7,)]  # type: ignore[union-attr]
+
+
 def test_next_pass_is_soon_after_a_notice_and_at_the_lead_of_a_far_maintenance() -> None:
     s = Scene(A1, market=Market.ON_DEMAND)
     s.job(7, A1)

@@ -93,3 +93,25 @@ def test_control_object_that_cannot_be_read_is_an_error(
 def test_hosts_have_no_launches(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed(bundle, ModelControl(), "stop", plan=a_lab_plan()) == 2
     assert "no daemon launches machines" in capsys.readouterr().err
+
+
+def test_stop_of_an_operator_takes_over_that_of_a_down(bundle: Path) -> None:
+    """The `down` may be refused, and then leaves what it does not know as its own."""
+    control = ModelControl(DESTROYS)
+    assert typed(bundle, control, "stop", "--because", "an audit") == 0
+    assert control.read().by == "ada: an audit"
+
+
+def test_write_of_another_is_read_again(bundle: Path) -> None:
+    """A `down` begins between the look and the write: the start is refused, and its stop stays."""
+    control = ModelControl(Control(scaling=Scaling.STOP, by="bob"))
+    write = control.write
+
+    def late(wanted: Control, etag: str | None) -> str | None:
+        control.write = write  # type: ignore[method-assign]
+        control.scale(DESTROYS.scaling, DESTROYS.by)
+        return write(wanted, etag)
+
+    control.write = late  # type: ignore[method-assign]
+    assert typed(bundle, control, "start") == 1
+    assert control.read() == DESTROYS

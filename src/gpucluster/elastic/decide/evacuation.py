@@ -417,7 +417,9 @@ def _evacuated_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> tuple[Ev
 
 
 def _components(world: World, number: int) -> tuple[SlurmJob, ...]:
-    return tuple(job for job in world.slurm.jobs if number in (job.id, job.het_id))
+    """Return the components that have not ended: a person may cancel one of them, and the script runs on."""
+    parts = (job for job in world.slurm.jobs if number in (job.id, job.het_id))
+    return tuple(one for one in parts if one.pending or one.configuring or one.running or one.suspended)
 
 
 def _urgency(one: EvacuatingNode) -> tuple[float, str]:

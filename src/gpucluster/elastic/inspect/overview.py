@@ -11,6 +11,7 @@ from gpucluster.elastic.decide import limits, replacements
 from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import source_key
 from gpucluster.elastic.inspect import losses
 from gpucluster.elastic.inspect.daemon_view import ACTING, UNKNOWN, DaemonView
 from gpucluster.elastic.inspect.silent import SilentNode, silent_nodes
@@ -51,12 +52,16 @@ class PoolOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedOffer:
-    """An offer that the cloud refused, and the time until which it is not requested."""
+    """An offer that the cloud refused, and the time until which it is not requested. `until` None: until the daemon starts again.
+
+    `for_capacity`: the cloud has none now. Else a quota, a right or the offer itself is at fault.
+    """
 
     offer: str
     words: str
     times: int
-    until: float
+    until: float | None
+    for_capacity: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,10 +213,15 @@ def _refused(world: World) -> Iterator[RefusedOffer]:
     found: dict[str, RefusedOffer] = {}
     for offer in (one for some in all_offers(world).values() for one in some):
         refusal = refusal_of(world.memory, offer)
-        if refusal is not None and refusal.until > world.now:
+        if refusal is not None and (refusal.for_this_run or refusal.until > world.now):
             name = f"{offer.words} in {offer.spec.zone}"
+            of_source = world.memory.refusals.get(source_key(offer.pool, offer.source.position)) is refusal
             found[name] = RefusedOffer(
-                offer=name, words=short(refusal.words), times=refusal.times, until=refusal.until
+                offer=name,
+                words=short(refusal.words),
+                times=refusal.times,
+                until=None if refusal.for_this_run else refusal.until,
+                for_capacity=not (refusal.for_this_run or of_source),
             )
     yield from found.values()
 
@@ -322,7 +332,7 @@ def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         parts = ", ".join((f"{pool.up} of {pool.size} up", *(f"{n} {phase}" for phase, n in others.items())))
         stop = f"; launches stop: {pool.stopped}" if pool.stopped else ""
         yield "pools", f"{pool.name}: {parts}{stop}"
-    refused = [f"{one.offer}: {one.words}, again {relative_time(one.until, now)}" for one in shown.refused]
+    refused = [f"{one.offer}: {one.words}, again {_again(one, now)}" for one in shown.refused]
     yield from _most("refused", refused)
     yield from _most("draining", [f"{one.nodes}: {one.reason}" for one in shown.draining])
     for one in shown.not_replaced:
@@ -330,6 +340,10 @@ def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         words = f"{one.nodes}: unhealthy, and not replaced: at most {one.per_hour} an hour{again}"
         yield "limit", words
     yield from _most("silent", [f"{one.nodes}: {_words_of_silent(one, now)}" for one in shown.silent])
+
+
+def _again(one: RefusedOffer, now: float) -> str:
+    return "when the daemon starts again" if one.until is None else relative_time(one.until, now)
 
 
 def _words_of_silent(one: Silent, now: float) -> str:
