@@ -10,6 +10,7 @@ REVIEWED = Reviewed(
     published=SOURCE,
     place="the bundle",
     order=Order.UNKNOWN,
-    remedy="pulumi up",
+    publish="pulumi up",
+    commit="git commit",
     newer="git merge",
 )

@@ -135,8 +135,8 @@ def passed(found: str, expected: str = "") -> CheckResult:
     return CheckResult(verdict=CheckStatus.PASS, found=found, expected=expected or found)
 
 
-def warned(found: str, expected: str) -> CheckResult:
-    return CheckResult(verdict=CheckStatus.WARN, found=found, expected=expected)
+def warned(found: str, expected: str, remedy: str = "") -> CheckResult:
+    return CheckResult(verdict=CheckStatus.WARN, found=found, expected=expected, remedy=remedy)
 
 
 def failed(found: str, expected: str, culprits: tuple[str, ...] = (), remedy: str = "") -> CheckResult:

@@ -19,7 +19,7 @@ OPEN: Mapping[str, Any] = {  # the policy of an endpoint that declares none
     "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}],
 }
 LARGEST = {4: 8, 6: 16}  # bits of a prefix: a shorter one is no network of a site
-_EGRESS_ONLY = "eigw-"  # the gateway of IPv6 to the internet
+_GATEWAYS = ("eigw-", "igw-")  # they lead to the internet, whatever the range
 _LAST_RULE = 32767  # EC2's own rule, which denies the rest
 
 
@@ -111,7 +111,7 @@ def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[Clo
         elif route.by.startswith(foreign):
             words = f"the route to {route.to} by {route.by} is not of the plan ({table.id})"
             yield CloudDifference(words=words, step=step)
-        elif _is_internet(route.to) and not route.by.startswith(_EGRESS_ONLY):
+        elif _is_internet(route.to) and not route.by.startswith(_GATEWAYS):
             words = f"the route to {route.to} by {route.by} leads a part of the internet there ({table.id})"
             yield CloudDifference(words=words, step=step)
 

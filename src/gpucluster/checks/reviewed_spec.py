@@ -18,6 +18,7 @@ from gpucluster.plan.spec_source import MOST_BYTES, SpecSource
 from gpucluster.text import short
 
 QUERY = ("head", f"--bytes={MOST_BYTES + 1}", "--", f"{names.BUNDLE_DIR}/{names.SOURCE_FILE}")
+_HERE = "on your computer: "
 
 
 class Order(StrEnum):
@@ -40,8 +41,9 @@ class Reviewed:
     published: SpecSource | None
     place: str  # of the bundle, and since when it is there
     order: Order
-    remedy: str  # the commands that publish the given spec
-    newer: str  # the commands that get the published spec, if it is newer
+    publish: str  # what publishes the given spec
+    commit: str  # what comes before, if it has changes that are in no commit
+    newer: str  # what gets the published spec, if it is newer
 
 
 def query_reviewed(want: Reviewed) -> tuple[Query, ...]:
@@ -67,22 +69,23 @@ def evaluate_reviewed(applied: SpecSource | None, want: Reviewed) -> CheckResult
         return unknown("the bundle does not say of which spec it is", expected)
     found = f"{want.place} is of {published.name}"
     if published.plan == given.plan and (published.dirty or given.dirty):
-        return warned(f"{found}; nobody reviewed what is in no commit", expected)
+        remedy = f"{_HERE}{want.commit}, then {want.publish}" if given.dirty else _HERE + want.publish
+        return warned(f"{found}; nobody reviewed what is in no commit", expected, remedy)
     if published.plan == given.plan:
         text = "" if published.spec == given.spec else ", another text with the same plan"
         return passed(f"{found}{text}", expected)
     if published.spec == given.spec:
         return _same_spec(found, published, want)
     if want.order is Order.NEWER:
-        return failed(f"{found}, which is newer than {want.file}", expected, remedy=want.newer)
+        return failed(f"{found}, which is newer than {want.file}", expected, remedy=_HERE + want.newer)
     words = "an older spec" if want.order is Order.OLDER else "another spec"
-    return failed(f"{found}, {words}: {want.file} is not applied", expected, remedy=want.remedy)
+    return failed(f"{found}, {words}: {want.file} is not applied", expected, remedy=_HERE + want.publish)
 
 
 def _same_spec(found: str, published: SpecSource, want: Reviewed) -> CheckResult:
     """The plan depends on nothing but the spec and our version."""
     mine = want.given.version
     if published.version == mine:
-        return failed(f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=want.remedy)
+        return failed(f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=_HERE + want.publish)
     words = f"{found}; gpucluster {published.version} made its plan, and {mine} makes another one of the same spec"
-    return warned(words, f"the plan of {want.file} by gpucluster {mine}")
+    return warned(words, f"the plan of {want.file} by gpucluster {mine}", _HERE + want.publish)

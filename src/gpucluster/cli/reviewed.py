@@ -38,8 +38,9 @@ def compared(
         published=published,
         place=place,
         order=_order(file, given, published),
-        remedy=_remedy(file, plan, bucket),
-        newer=f"on your computer: git merge --ff-only {published.commit if published else ''}; gpucluster validate {shlex.quote(str(file))}",
+        publish=_publish(file, plan, bucket),
+        commit=f"git add {shlex.quote(str(file))}, git commit and a review of it",
+        newer=f"git merge --ff-only {published.commit if published else ''}; gpucluster validate {shlex.quote(str(file))}",
     )
 
 
@@ -55,12 +56,12 @@ def _order(file: Path, given: "SpecSource", published: "SpecSource | None") -> "
     return Order.NEWER if newer and not (given.dirty or published.dirty) else Order.UNKNOWN
 
 
-def _remedy(file: Path, plan: "ClusterPlan", bucket: str) -> str:
+def _publish(file: Path, plan: "ClusterPlan", bucket: str) -> str:
     """Pulumi reads no object back, so it publishes a bundle again only where it is gone."""
     if plan.hosts is not None:
         return (
-            f"on your computer: gpucluster inventory {shlex.quote(str(file))} --to site, "
+            f"gpucluster inventory {shlex.quote(str(file))} --to site, "
             "then ansible-playbook -i site/inventory.yml playbooks/site.yml"
         )
     again = f"aws s3 rm s3://{bucket}/{names.BUNDLE_KEY}, then pulumi up --refresh --stack {plan.name}"
-    return f"on your computer: pulumi up --stack {plan.name}; if it changes no bundle, an older one was put back by hand: {again}"
+    return f"pulumi up --stack {plan.name}; if it changes no bundle, an older one was put back by hand: {again}"

@@ -93,8 +93,9 @@ def changed_paths(old: str, new: str) -> tuple[str, ...]:
 def committed(file: Path) -> tuple[str, bool]:
     """Return the last commit that changed a file, empty if there is none, and whether the file differs from HEAD's.
 
-    Without git, or outside of a repository, nothing differs.
+    Outside of a repository nothing differs. Of a link, the file that it leads to counts.
     """
+    file = file.resolve()
     if _git("rev-parse", "--is-inside-work-tree", cwd=file.parent).code != 0:
         return "", False
     commit = _git("rev-list", "--max-count=1", "HEAD", "--", file.name, cwd=file.parent).stdout.strip()

@@ -12,7 +12,7 @@ from gpucluster.plan.spec_source import SpecSource
 GIVEN = SOURCE
 OTHER_TEXT = replace(GIVEN, spec="d" * 64)
 OTHER = replace(GIVEN, spec="d" * 64, plan="e" * 64, commit="f" * 40)
-UP, PULL = REVIEWED.remedy, REVIEWED.newer
+UP, PULL = (f"on your computer: {words}" for words in (REVIEWED.publish, REVIEWED.newer))
 
 
 def result(published: SpecSource | None, order: Order = Order.UNKNOWN, applied: SpecSource = GIVEN):
@@ -29,7 +29,7 @@ def result(published: SpecSource | None, order: Order = Order.UNKNOWN, applied: 
             Order.UNKNOWN,
             CheckStatus.WARN,
             "nobody reviewed what is in no commit",
-            "",
+            UP,
         ),
         (OTHER, Order.UNKNOWN, CheckStatus.FAIL, "another spec: stacks/a.yaml is not applied", UP),
         (OTHER, Order.OLDER, CheckStatus.FAIL, "commit ffffffffffff, an older spec", UP),
@@ -48,7 +48,7 @@ def result(published: SpecSource | None, order: Order = Order.UNKNOWN, applied: 
             Order.UNKNOWN,
             CheckStatus.WARN,
             "gpucluster 1.0 made its plan, and 2.0 makes another one",
-            "",
+            UP,
         ),
     ],
     ids=["same", "text", "uncommitted", "never", "older", "newer", "dirty", "unnamed", "tampered", "version"],
@@ -59,6 +59,13 @@ def test_published_spec_is_compared_with_the_given_one(
     found = result(published, order)
     assert (found.verdict, found.remedy) == (verdict, remedy)
     assert words in found.found
+
+
+def test_spec_in_no_commit_is_committed_and_reviewed_before_it_is_published() -> None:
+    """Regression: the remedy was to publish the spec that nobody reviewed."""
+    dirty = replace(GIVEN, dirty=True)
+    found = evaluate_reviewed(GIVEN, replace(REVIEWED, given=dirty, published=dirty))
+    assert (found.verdict, found.remedy) == (CheckStatus.WARN, "on your computer: git commit, then pulumi up")
 
 
 def test_bundle_of_the_head_counts_where_no_bucket_has_one() -> None:

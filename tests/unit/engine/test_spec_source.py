@@ -102,6 +102,16 @@ def test_uncommitted_spec_is_dirty(folder: Path, git: Git) -> None:
     assert source(folder).dirty, "it is in no commit yet"
 
 
+def test_of_a_link_the_file_counts_that_it_leads_to(folder: Path, git: Git) -> None:
+    """Regression: git has the link's target as its content, so a link always had uncommitted changes."""
+    (folder / "link.yaml").symlink_to("burst.yaml")
+    commit = committed(git, "add the spec")
+    found = source_of(folder / "link.yaml", a_plan())
+    assert (found.commit, found.dirty) == (commit, False)
+    (folder / "burst.yaml").write_text(f"{SPEC}\n# a comment\n")
+    assert source_of(folder / "link.yaml", a_plan()).dirty
+
+
 def test_record_of_a_bundle_is_read_again_and_another_file_is_refused(folder: Path) -> None:
     found = source(folder)
     assert read(artifact(found).content) == found

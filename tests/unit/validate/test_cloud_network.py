@@ -291,6 +291,29 @@ def test_route_to_a_network_of_the_site_is_no_fault(burst: Deployed) -> None:
     assert burst.checked().found == "as declared"
 
 
+@pytest.mark.parametrize(
+    ("to", "by", "words"),
+    [
+        ("::/0", "igw-1", ""),
+        ("::/0", "eigw-1", ""),
+        ("2000::/3", "pcx-1", "the route to 2000::/3 by pcx-1 leads a part of the internet there"),
+        ("2001:db8::/32", "pcx-1", ""),
+    ],
+)
+def test_internet_of_ipv6_that_login_machines_reach_by_its_gateway_is_no_fault(
+    burst: Deployed, to: str, by: str, words: str
+) -> None:
+    """Regression: a route to ::/0 by the internet gateway was one. The sandbox's EC2 has no IPv6, so the route is added to its answer."""
+    (query,) = CHECK.query(burst.want)
+    answer: Any = json.loads(
+        json.dumps(CloudReader("burst", burst.cloud.client).read(query.argv), default=str)
+    )
+    table = next(one for one in answer["RouteTables"] if one["RouteTableId"] == burst.made.internet_table)
+    table["Routes"].append({"DestinationIpv6CidrBlock": to, "GatewayId": by, "State": "active"})
+    result = CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), burst.want)
+    assert result.found.startswith(words or "as declared")
+
+
 def test_route_to_the_internet_that_the_plan_has_not_is_deleted(aws: AwsCli, burst: Deployed) -> None:
     want = replace(burst.want, nat=False)
     assert re.match(f"{burst.subnet()} has a route to 0.0.0.0/0 by nat-", burst.checked(want).found)
