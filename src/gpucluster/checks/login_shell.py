@@ -3,7 +3,16 @@
 import re
 from dataclasses import dataclass
 
-from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
+from gpucluster.checks.check import (
+    TIMED_OUT,
+    CheckResult,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+)
 from gpucluster.text import short
 
 PROGRAMS = ("sinfo", "squeue", "sbatch", "srun", "salloc", "scancel")
@@ -72,9 +81,8 @@ def query_login(want: LoginShell) -> tuple[Query, ...]:
 
 
 def parse_login(got: tuple[QueryOutput, ...]) -> LoginAnswer:
-    text = (
-        got[0].text() if got[0].code == 124 else got[0].stdout
-    )  # the shell's own code may be that of a profile
+    late = got[0].code == TIMED_OUT
+    text = got[0].text() if late else got[0].stdout  # the shell's own code may be that of a profile
     if got[0].code != 0 and not text and got[0].stderr:
         raise ParseError(f"exit {got[0].code}: {short(got[0].stderr)}")
     commands: dict[str, Found] = {}

@@ -86,6 +86,8 @@ def _same_spec(found: str, published: SpecSource, want: Reviewed) -> CheckResult
     """The plan depends on nothing but the spec and our version."""
     mine = want.given.version
     if published.version == mine:
-        return failed(f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=_HERE + want.publish)
+        return failed(
+            f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=_HERE + want.publish
+        )
     words = f"{found}; gpucluster {published.version} made its plan, and {mine} makes another one of the same spec"
     return warned(words, f"the plan of {want.file} by gpucluster {mine}", _HERE + want.publish)

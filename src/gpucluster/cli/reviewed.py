@@ -5,12 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucluster.cli.output import progress
+from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
+from gpucluster.text import short
 
 if TYPE_CHECKING:
     from gpucluster.checks.reviewed_spec import Order, Reviewed
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.plan.spec_source import SpecSource
+    from gpucluster.sandbox.state_dir import SandboxDir
 
 
 def recorded(files: Mapping[str, bytes]) -> "SpecSource | None":
@@ -44,6 +48,20 @@ def compared(
     )
 
 
+def of_sandbox(home: "SandboxDir", published: "SpecSource | None", bucket: str) -> "Reviewed | None":
+    """Compare with the spec of the sandbox's `up`, as it is now; None, with the reason told, if it is gone or not valid."""
+    from gpucluster.cli.context import resolve_file
+
+    try:
+        file = home.spec
+        plan = resolve_file(file).plan
+    except (OSError, GpuclusterError) as error:
+        made = "" if published is None else f", of {published.name}"
+        progress(f"{home.name} is compared with the bundle that is published{made}: {short(str(error))}")
+        return None
+    return compared(file, plan, published, place=f"the bundle of {home.name}", bucket=bucket)
+
+
 def _order(file: Path, given: "SpecSource", published: "SpecSource | None") -> "Order":
     from gpucluster.checks.reviewed_spec import Order
     from gpucluster.engine.git_objects import is_ancestor
@@ -64,4 +82,6 @@ def _publish(file: Path, plan: "ClusterPlan", bucket: str) -> str:
             "then ansible-playbook -i site/inventory.yml playbooks/site.yml"
         )
     again = f"aws s3 rm s3://{bucket}/{names.BUNDLE_KEY}, then pulumi up --refresh --stack {plan.name}"
-    return f"pulumi up --stack {plan.name}; if it changes no bundle, an older one was put back by hand: {again}"
+    return (
+        f"pulumi up --stack {plan.name}; if it changes no bundle, an older one was put back by hand: {again}"
+    )

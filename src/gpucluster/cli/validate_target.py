@@ -6,8 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.cli.output import progress
-from gpucluster.cli.reviewed import compared, recorded
+from gpucluster.cli.reviewed import compared, of_sandbox, recorded
 from gpucluster.cli.transport import KNOWN_HOSTS
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan.names import ROLE_HEAD
@@ -101,7 +100,13 @@ def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Validat
         identity=ssh.identity or home.site / "id_ed25519",
     )
     offered = _offered(home)
-    return _by_ssh(home.read_plan_on_hosts(), offered.digest, keys, user, _of_sandbox(home, offered))
+    return _by_ssh(
+        home.read_plan_on_hosts(),
+        offered.digest,
+        keys,
+        user,
+        of_sandbox(home, offered.source, offered.bucket),
+    )
 
 
 def _sandbox(name: str, user: str | None) -> ValidationTarget:
@@ -124,7 +129,7 @@ def _sandbox(name: str, user: str | None) -> ValidationTarget:
         plan=plan,
         bindings=offered.bindings,
         bundle=offered.digest,
-        reviewed=_of_sandbox(home, offered),
+        reviewed=of_sandbox(home, offered.source, offered.bucket),
         reach=by_argv(enter),
         up=[machine.node for machine in inside.running_machines(home, trees) if machine.node],
         user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
@@ -176,20 +181,6 @@ def _in_bucket(home: "SandboxDir") -> tuple[str, bytes]:
     client = home.client("s3")
     every = [b["Name"] for b in client.list_buckets()["Buckets"] if b["Name"].startswith(f"{home.name}-")]
     return every[0], client.get_object(Bucket=every[0], Key=names.BUNDLE_KEY)["Body"].read()
-
-
-def _of_sandbox(home: "SandboxDir", offered: _Offered) -> "Reviewed | None":
-    """Compare with the spec of the sandbox's `up`, as it is now; None if it is not there any more, or not valid."""
-    from gpucluster.cli.context import resolve_file
-
-    try:
-        file = home.spec
-        plan = resolve_file(file).plan
-    except (OSError, GpuclusterError):
-        made = "" if offered.source is None else f", of {offered.source.name}"
-        progress(f"no spec is at hand: {home.name} is compared with the bundle that is published{made}")
-        return None
-    return compared(file, plan, offered.source, place=f"the bundle of {home.name}", bucket=offered.bucket)
 
 
 def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
