@@ -1,0 +1,82 @@
+"""The guard in a guest with Debian's kernel: who reaches what it guards, and by which sockets."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import guest
+
+from gpucluster.plan import guard_rules, mounts
+
+PROGRAM = Path(guest.__file__).parent / "programs" / "guarded_ports.py"
+GUARDED = {988, 2049, 6890, 20049}
+OPEN = {443, 29500}  # HTTPS, and NCCL over TCP
+NFS_FLAGS = ("resvport", "noresvport")
+LOWEST = 1024  # below it only root binds
+
+Tries = tuple[Mapping[str, Any], ...]
+
+
+def kernel_options(options: str) -> str:
+    """What of a mount's options decides the port that the kernel's client comes from. The last one counts."""
+    return ",".join(("vers=4.1", *(word for word in options.split(",") if word in NFS_FLAGS)))
+
+
+MOUNTS = {
+    "nfs": kernel_options(mounts.NFS),
+    "efs": kernel_options(mounts.EFS),
+    # mount.efs adds noresvport unless the options have the word
+    "helper": kernel_options(mounts.SITE_EFS_HELPER),
+}
+
+
+@pytest.fixture(scope="module")
+def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
+    asked = [*dict.fromkeys(MOUNTS.values()), "vers=4.1,noresvport"]
+    files = {"rules.nft": guard_rules.rules(guard_rules.HEAD_USERS), "mounts.json": json.dumps(asked)}
+    return tuple(map(json.loads, guest.run(PROGRAM.read_text(), files, tmp_path_factory.mktemp("guest"))))
+
+
+def found(tries: Tries, owner: str, way: str) -> dict[int, str]:
+    return {one["port"]: one["found"] for one in tries if (one["owner"], one.get("way")) == (owner, way)}
+
+
+@pytest.mark.parametrize("way", ["tcp", "mptcp"])
+def test_sockets_of_a_user_are_refused_at_once(tries: Tries, way: str) -> None:
+    answers = found(tries, "user", way)
+    assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys((*GUARDED, 80), "No route to host")
+    assert {answers[port] for port in OPEN} == {"connected"}
+
+
+def test_socket_of_the_kernel_that_a_user_opens_is_dropped(tries: Tries) -> None:
+    """Regression (X2): the TCP socket inside an AF_SMC socket has no owner, and no rule matched it."""
+    answers = found(tries, "user", "smc")
+    assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys((*GUARDED, 80), "timed out")
+    assert {answers[port] for port in OPEN} == {"connected"}, "or the guest has no SMC, and nothing is shown"
+
+
+def test_daemon_reaches_metadata_and_no_file_server(tries: Tries) -> None:
+    answers = found(tries, "slurm", "tcp")
+    assert answers.pop(80) == "connected"
+    assert {port for port, words in answers.items() if words == "connected"} == OPEN
+
+
+def test_root_reaches_everything(tries: Tries) -> None:
+    assert set(found(tries, "root", "tcp").values()) == {"connected"}
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_our_mounts_reach_their_servers(tries: Tries, mount: str) -> None:
+    """The kernel's own client has no owner either: it comes from a port that only root binds. Port 988 stands for Lustre's."""
+    clients = {one["port"]: one["clients"] for one in tries if one.get("options") == MOUNTS[mount]}
+    assert clients.keys() == {988, 2049, 20049}
+    for port, ports in clients.items():
+        assert ports, port
+        assert max(ports) < LOWEST
+
+
+def test_mount_from_an_unprivileged_port_is_dropped(tries: Tries) -> None:
+    clients = [one["clients"] for one in tries if one.get("options") == "vers=4.1,noresvport"]
+    assert clients == [[], [], []]

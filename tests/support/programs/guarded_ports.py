@@ -1,0 +1,104 @@
+"""Run in a guest as root: load the guard's rules, and try to reach what they guard as each owner. Prints JSON, one line a try."""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+ADDRESS, METADATA = "10.0.0.1", "169.254.169.254"
+PORTS = (80, 443, 988, 2049, 6890, 20049, 29500)
+WAYS = {
+    "tcp": (socket.AF_INET, socket.SOCK_STREAM, 0),
+    "mptcp": (socket.AF_INET, socket.SOCK_STREAM, 262),
+    "smc": (43, socket.SOCK_STREAM, 0),  # AF_SMC: the TCP socket inside is the kernel's
+}
+OWNERS = {"root": 0, "slurm": 64030, "user": 1000}
+PATIENCE_S = 3.0
+LIBC = ctypes.CDLL(None, use_errno=True)
+REACHED = [*((ADDRESS, port) for port in (443, 988, 2049, 6890, 29500)), ("127.0.0.1", 20049), (METADATA, 80)]
+heard: list[tuple[int, int]] = []  # (port of the server, port of the client)
+kept: list[socket.socket] = []
+
+
+def main() -> None:
+    run("ip", "link", "set", "lo", "up")
+    for address in (ADDRESS, METADATA):
+        run("ip", "addr", "add", f"{address}/32", "dev", "lo")
+    for module in ("nf_tables", "nft_reject_inet", "nfsv4"):
+        run("modprobe", module)
+    run("nft", "-f", "/rules.nft")
+    for port in PORTS:
+        threading.Thread(target=listen, args=(port,), daemon=True).start()
+    time.sleep(1)
+    for owner, uid in OWNERS.items():
+        for way in WAYS:
+            for host, port in REACHED:
+                say(owner=owner, way=way, host=host, port=port, found=attempt(uid, way, host, port))
+    for options in json.loads(open("/mounts.json").read()):
+        for port in (2049, 988, 20049):
+            say(owner="kernel", options=options, port=port, clients=mounted(options, port))
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{argv}: {done.stdout}{done.stderr}")
+
+
+def say(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+def listen(port: int) -> None:
+    server = socket.create_server(("0.0.0.0", port))
+    while True:
+        connection, client = server.accept()
+        heard.append((port, client[1]))
+        kept.append(connection)  # a client of NFS connects again at once
+
+
+def attempt(uid: int, way: str, host: str, port: int) -> str:
+    """Connect as a user in a process of its own: `connected`, the error, or `timed out`."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgid(uid)
+        os.setuid(uid)
+        try:
+            client = socket.socket(*WAYS[way])
+            to = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
+            refused = LIBC.connect(client.fileno(), to, len(to))  # Python knows no address of AF_SMC
+            os.write(write, (os.strerror(ctypes.get_errno()) if refused else "connected").encode())
+        except OSError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    answered, _, _ = select.select([read], [], [], PATIENCE_S)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        return answer.read() if answered else "timed out"
+
+
+def mounted(options: str, port: int) -> list[int]:
+    """Let the kernel's own client of NFS connect, and return the ports that it came from. No server answers it."""
+    before = len(heard)
+    host = "127.0.0.1" if port == 20049 else ADDRESS
+    words = f"{options},soft,timeo=10,retrans=1,port={port},addr={host},clientaddr={host}"
+    child = os.fork()
+    if child == 0:
+        LIBC.mount(f"{host}:/".encode(), b"/mnt", b"nfs4", 0, words.encode())
+        os._exit(0)
+    time.sleep(PATIENCE_S)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return [client for server, client in heard[before:] if server == port]
+
+
+main()
