@@ -36,6 +36,13 @@ OF_TEST = {  # a browser opens the reports, ssh reaches the hosts, cc compiles a
     "cc": "gcc",
     "/usr/include/stdio.h": "libc6-dev",
 }
+OF_GUEST = {  # a guest with Debian's kernel
+    "qemu-system-x86_64": "qemu-system-x86",
+    "busybox": "busybox-static",
+    "cpio": "cpio",
+    "/sbin/depmod": "kmod",
+    "/usr/sbin/nft": "nftables",
+}
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/requirements.py"
 REQUIREMENTS = runpy.run_path(str(SANDBOX))
 MACHINES = REQUIREMENTS["LEAST_MACHINES"]  # of one cluster: each test file waits until there is room
@@ -120,7 +127,9 @@ def _is_held(path: Path) -> bool:
 
 def missing() -> list[str]:
     packages = REQUIREMENTS["missing"]()
-    wanted = EXTRA | (OF_TEST if {"test", "test-all", "test-slurm", "soak"} & set(sys.argv[1:]) else {})
+    targets = set(sys.argv[1:])
+    wanted = EXTRA | (OF_TEST if {"test", "test-all", "test-slurm", "soak"} & targets else {})
+    wanted |= OF_GUEST if "test-all" in targets else {}
     packages += [
         package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()
     ]

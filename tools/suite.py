@@ -103,7 +103,7 @@ ENGINE = (  # the real engine makes, changes and deletes one stack; the offline 
     "tests/engine/test_offline.py::test_planner_equals_engine",
     "tests/engine/test_policy.py",
 )
-LONG = ("tests/engine", "tests/judges", "tests/monitoring", "tests/simulated", "tests/sandbox")
+LONG = ("tests/engine", "tests/guest", "tests/judges", "tests/monitoring", "tests/simulated", "tests/sandbox")
 BUILD, KUBERNETES = "build", "build of kubernetes"
 STATIC = (
     CommandStage(name="format", argv=("ruff", "format", "--check", "--quiet", ".")),

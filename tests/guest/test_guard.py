@@ -34,7 +34,7 @@ MOUNTS = {
 
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
-    asked = [*dict.fromkeys(MOUNTS.values()), "vers=4.1,noresvport"]
+    asked = [*dict.fromkeys(MOUNTS.values())]
     files = {"rules.nft": guard_rules.rules(guard_rules.HEAD_USERS), "mounts.json": json.dumps(asked)}
     return tuple(map(json.loads, guest.run(PROGRAM.read_text(), files, tmp_path_factory.mktemp("guest"))))
 
@@ -69,7 +69,7 @@ def test_root_reaches_everything(tries: Tries) -> None:
 
 @pytest.mark.parametrize("mount", MOUNTS)
 def test_our_mounts_reach_their_servers(tries: Tries, mount: str) -> None:
-    """The kernel's own client has no owner either: it comes from a port that only root binds. Port 988 stands for Lustre's."""
+    """The kernel's own client comes from a port that only root binds."""
     clients = {one["port"]: one["clients"] for one in tries if one.get("options") == MOUNTS[mount]}
     assert clients.keys() == {988, 2049, 20049}
     for port, ports in clients.items():
@@ -77,6 +77,9 @@ def test_our_mounts_reach_their_servers(tries: Tries, mount: str) -> None:
         assert max(ports) < LOWEST
 
 
-def test_mount_from_an_unprivileged_port_is_dropped(tries: Tries) -> None:
-    clients = [one["clients"] for one in tries if one.get("options") == "vers=4.1,noresvport"]
-    assert clients == [[], [], []]
+def test_socket_of_the_kernel_from_a_privileged_port_passes(tries: Tries) -> None:
+    """As the client of Lustre, and that of NFS on older kernels: on Debian's its socket has a file of root."""
+    answers = found(tries, "root", "smc from 1000")
+    assert answers.pop(80) == "timed out", "nothing of the kernel asks the metadata service"
+    assert set(answers.values()) == {"connected"}
+    assert set(found(tries, "user", "smc from 1000").values()) == {"Permission denied"}

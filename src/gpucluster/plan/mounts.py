@@ -25,11 +25,11 @@ from gpucluster.plan.model import (
 EXPORT = "rw,sync,no_subtree_check"  # the server maps a client's root to `nobody`: the default of NFS
 NFS = "rw,hard,nosuid,nodev,_netdev,nofail"  # nofail: a boot must not fail on a dead server; the agent waits for it
 BIND = "bind,nofail"
-# AWS's own advice for an EFS of the site without its helper; nofail as above
-EFS = (
-    "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,nosuid,nodev,_netdev,nofail"
-)
-SITE_EFS_HELPER = "tls,nosuid,nodev,_netdev,nofail"  # amazon-efs-utils: the transport is encrypted
+# AWS's own advice for an EFS of the site without its helper; nofail as above. AWS advises noresvport, too: the guard admits the
+# kernel's client by its port below 1024.
+EFS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,nosuid,nodev,_netdev,nofail"
+# amazon-efs-utils: the transport is encrypted. It adds noresvport unless the word is there, and the kernel takes the last of the two.
+SITE_EFS_HELPER = "tls,noresvport,resvport,nosuid,nodev,_netdev,nofail"
 EFS_HELPER = f"iam,{SITE_EFS_HELPER}"  # the role of the machine signs the mount (T47)
 # mount.lustre passes `nofail` on to the kernel, and the client refuses it
 LUSTRE = "noatime,flock,nosuid,nodev,_netdev"

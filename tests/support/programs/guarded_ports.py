@@ -17,7 +17,9 @@ WAYS = {
     "tcp": (socket.AF_INET, socket.SOCK_STREAM, 0),
     "mptcp": (socket.AF_INET, socket.SOCK_STREAM, 262),
     "smc": (43, socket.SOCK_STREAM, 0),  # AF_SMC: the TCP socket inside is the kernel's
+    "smc from 1000": (43, socket.SOCK_STREAM, 0),  # as the kernel's own client of Lustre
 }
+FROM = {"smc from 1000": 1000}  # a port that only root binds
 OWNERS = {"root": 0, "slurm": 64030, "user": 1000}
 PATIENCE_S = 3.0
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -72,8 +74,10 @@ def attempt(uid: int, way: str, host: str, port: int) -> str:
         os.setuid(uid)
         try:
             client = socket.socket(*WAYS[way])
-            to = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
-            refused = LIBC.connect(client.fileno(), to, len(to))  # Python knows no address of AF_SMC
+            to = address(host, port)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            here = address("0.0.0.0", FROM.get(way, 0))
+            refused = LIBC.bind(client.fileno(), here, len(here)) or LIBC.connect(client.fileno(), to, len(to))
             os.write(write, (os.strerror(ctypes.get_errno()) if refused else "connected").encode())
         except OSError as error:
             os.write(write, str(error).encode())
@@ -84,6 +88,11 @@ def attempt(uid: int, way: str, host: str, port: int) -> str:
     os.close(write)
     with os.fdopen(read) as answer:
         return answer.read() if answered else "timed out"
+
+
+def address(host: str, port: int) -> bytes:
+    """Return a sockaddr_in; Python knows no address of AF_SMC."""
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
 
 
 def mounted(options: str, port: int) -> list[int]:

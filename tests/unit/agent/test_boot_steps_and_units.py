@@ -33,27 +33,27 @@ def test_guard_of_the_image_equals_root_only_rules():
 
 
 @pytest.mark.parametrize("users", [("root",), ("root", "slurm")])
-def test_guard_rejects_other_users_and_drops_forwarded_packets(users):
+def test_guard_names_who_reaches_metadata_and_file_servers(users):
+    """Who reaches what by these rules is tried in tests/guest/test_guard.py, on the kernel of Debian."""
     text = guard_rules.rules(users)
+    who = f"{{ {', '.join(users)} }}"
     for address in ("ip daddr 169.254.169.254", "ip6 daddr fd00:ec2::254"):
-        assert f"{address} meta skuid != {{ {', '.join(users)} }} reject" in text
-        assert f"{address} drop" in text
-    assert "169.254.169.252" not in text, "the sandbox's API stays open, as AWS's is"
-
-
-@pytest.mark.parametrize("users", [("root",), ("root", "slurm")])
-def test_only_root_reaches_file_servers_the_tls_proxy_of_efs_and_the_daemon(users):
-    """Regression: a job's own NFS client was root on EFS, and a job's connections to the daemon blocked the agent of its node."""
-    ours = [line.strip() for line in guard_rules.rules(users).splitlines() if "dport" in line]
+        assert f"{address} goto metadata" in text
+        assert f"{address} drop" in text, "forwarded packets"
+    owners = [line.strip() for line in text.splitlines() if "skuid" in line]
+    assert owners == [
+        f"meta skuid {who} accept",
+        f"meta skuid != {who} reject with icmpx admin-prohibited",
+        "meta skuid { root } accept",
+        "meta skuid != { root } reject with icmpx admin-prohibited",
+    ]
     opens = "tcp flags & (syn | ack) == syn"
-    ports = f"tcp dport {{ 988, 1018-1023, 2049 }} {opens}"
-    only_root = "meta skuid != { root } reject with icmpx admin-prohibited"
-    assert ours == [
-        f"{ports} {only_root}",
-        f"ip daddr 127.0.0.0/8 tcp dport 20049-21049 {opens} {only_root}",
-        f"tcp dport 6890 {opens} {only_root}",
+    assert [line.strip() for line in text.splitlines() if "dport" in line] == [
+        f"tcp dport {{ 988, 1018-1023, 2049, 6890 }} {opens} goto servers",
+        f"ip daddr 127.0.0.0/8 tcp dport 20049-21049 {opens} goto servers",
         f"tcp dport {{ 988, 1018-1023, 2049, 6890 }} {opens} drop",
     ]
+    assert "169.254.169.252" not in text, "the sandbox's API stays open, as AWS's is"
 
 
 @given(st.lists(other_line, max_size=6), st.lists(hosts_line, max_size=4), st.lists(hosts_line, max_size=4))
