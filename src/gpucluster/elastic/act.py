@@ -174,7 +174,7 @@ class Actor:
         self._after: list[Callable[[], None]] = []
         self._why_halted = ""
         self._recent = Recent()
-        self._repeats = Repeats()
+        self._repeats = Repeats(2 * clients.times.reconcile_s)
         self._does: Mapping[type[Action], Callable[[Any], None]] = {
             RecordEvents: self._record_events,
             LaunchGang: self._launch,
@@ -193,8 +193,8 @@ class Actor:
         return bool(self._busy)
 
     def repeats(self) -> tuple[Repeat, ...]:
-        """Return the acts that fail, or that two passes have not ended."""
-        return self._repeats.shown(self._clients.clock(), 2 * self._clients.times.reconcile_s)
+        """Return the acts that fail, and those that passes decide again and again."""
+        return self._repeats.shown(self._clients.clock())
 
     def when_prepared(self, work: Callable[[], None]) -> None:
         """Run `work` now, or as soon as all launches that were decided are being called."""

@@ -78,23 +78,45 @@ def test_launch_that_the_control_object_prevents_is_told_for_its_node_and_job(f:
 
 
 def test_act_that_succeeds_without_an_effect_is_told_after_a_time() -> None:
-    repeats, act = Repeats(), Drain(slots=("a-1",), reason="r")
-    repeats.decided((act,), NOW)
-    repeats.tried(act, "")
-    assert repeats.shown(NOW + 59, 60.0) == ()
+    repeats, act = Repeats(60.0), Drain(slots=("a-1",), reason="r")
+    for after in (0, 30, 60):
+        repeats.decided((act,), NOW + after)
+        repeats.tried(act, "")
+    assert repeats.shown(NOW + 60) == ()
     repeats.decided((act,), NOW + 61)
-    assert repeats.shown(NOW + 61, 60.0) == (
-        Repeat(act="Drain", target="a-1", since=NOW, last=NOW + 61, times=2),
+    assert repeats.shown(NOW + 61) == (
+        Repeat(act="Drain", target="a-1", since=NOW, last=NOW + 61, times=4),
     )
 
 
-def test_act_that_no_pass_decides_is_forgotten() -> None:
-    repeats, act = Repeats(), Requeue(runs=(RUN,), instance="i-1", reason="spot")
+def test_act_that_worked_is_not_told_after_a_time() -> None:
+    """Regression: `why` of a completed job said that nothing shows that its instance was launched."""
+    repeats, act = Repeats(10.0), Drain(slots=("a-1",), reason="r")
+    repeats.decided((act,), NOW)
+    repeats.tried(act, "")
+    for after in (5, 10, 15, 20, 25):
+        repeats.decided((), NOW + after)
+        assert repeats.shown(NOW + after) == ()
+    assert repeats.shown(NOW + 26) == (), "between two passes"
+
+
+def test_same_act_for_the_next_job_is_another_act() -> None:
+    """Regression: the launches of one node for six jobs were told as one launch that had no effect."""
+    repeats, act = Repeats(10.0), Drain(slots=("a-1",), reason="r")
+    for after in (0, 12, 24, 36, 48):
+        repeats.decided((act,), NOW + after)
+        repeats.tried(act, "")
+        assert repeats.shown(NOW + after) == ()
+
+
+def test_failed_act_that_no_pass_decides_is_forgotten() -> None:
+    repeats, act = Repeats(10.0), Requeue(runs=(RUN,), instance="i-1", reason="spot")
     repeats.decided((act,), NOW)
     repeats.tried(act, ERROR)
-    assert [one.target for one in repeats.shown(NOW, 60.0)] == ["7"]
+    repeats.decided((), NOW + KEPT_S)
+    assert [one.target for one in repeats.shown(NOW + KEPT_S)] == ["7"]
     repeats.decided((), NOW + KEPT_S + 1)
-    assert repeats.shown(NOW + KEPT_S + 1, 60.0) == ()
+    assert repeats.shown(NOW + KEPT_S + 1) == ()
 
 
 def test_each_act_with_targets_has_words() -> None:
