@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from support import guest
 
+from gpucluster import agent
 from gpucluster.plan import guard_rules, mounts
 
 PROGRAM = Path(guest.__file__).parent / "programs" / "guarded_ports.py"
+MODULES = Path(agent.__file__).parent / "units/etc/modprobe.d/gpucluster.conf"
 GUARDED = {988, 2049, 6890, 20049}
 OPEN = {443, 29500}  # HTTPS, and NCCL over TCP
 NFS_FLAGS = ("resvport", "noresvport")
@@ -35,7 +37,11 @@ MOUNTS = {
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
     asked = [*dict.fromkeys(MOUNTS.values())]
-    files = {"rules.nft": guard_rules.rules(guard_rules.HEAD_USERS), "mounts.json": json.dumps(asked)}
+    files = {
+        "rules.nft": guard_rules.rules(guard_rules.HEAD_USERS),
+        "mounts.json": json.dumps(asked),
+        "modprobe.conf": MODULES.read_text(),
+    }
     return tuple(map(json.loads, guest.run(PROGRAM.read_text(), files, tmp_path_factory.mktemp("guest"))))
 
 
@@ -55,6 +61,11 @@ def test_socket_of_the_kernel_that_a_user_opens_is_dropped(tries: Tries) -> None
     answers = found(tries, "user", "smc")
     assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys((*GUARDED, 80), "timed out")
     assert {answers[port] for port in OPEN} == {"connected"}, "or the guest has no SMC, and nothing is shown"
+
+
+def test_user_loads_no_module_of_smc_on_our_image(tries: Tries) -> None:
+    answers = found(tries, "user", "smc without its module")
+    assert answers == {443: "[Errno 97] Address family not supported by protocol"}
 
 
 def test_daemon_reaches_metadata_and_no_file_server(tries: Tries) -> None:

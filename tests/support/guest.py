@@ -14,7 +14,7 @@ from support.waiting import BOUND_S
 
 CACHE = Path("/var/cache/gpucluster/guest")
 KERNEL = "linux-image-cloud-amd64"
-_APPLETS = ("sh", "mount", "ip", "modprobe", "poweroff")
+_APPLETS = ("sh", "mount", "ip", "poweroff")
 _LEFT_OUT = ("test", "__pycache__", "idlelib", "lib2to3", "dist-packages", "site-packages", "ensurepip")
 _BEGIN, _END = "guest: begin", "guest: end"
 _INIT = f"""#!/bin/sh
@@ -90,10 +90,10 @@ def _fill(root: Path, kernel: Path, files: Mapping[str, str]) -> None:
     shutil.copy2("/bin/busybox", root / "bin" / "busybox")
     for applet in _APPLETS:
         (root / "bin" / applet).symlink_to("busybox")
-    (root / "sbin" / "modprobe").symlink_to("/bin/busybox")  # the kernel's own path of it
     python = Path("/usr/bin/python3").resolve()
-    for program in (python, Path("/usr/sbin/nft")):
+    for program in (python, Path("/usr/sbin/nft"), Path("/bin/kmod"), Path("/bin/false")):
         _copy(program, root)
+    (root / "sbin" / "modprobe").symlink_to("/bin/kmod")  # the kernel's own path of it
     (root / "usr" / "bin" / "python3").symlink_to(python.name)
     standard = Path(f"/usr/lib/{python.name}")
     shutil.copytree(

@@ -42,6 +42,10 @@ def main() -> None:
         for way in WAYS:
             for host, port in REACHED:
                 say(owner=owner, way=way, host=host, port=port, found=attempt(uid, way, host, port))
+    run("modprobe", "-r", "smc")
+    os.makedirs("/etc/modprobe.d")
+    os.rename("/modprobe.conf", "/etc/modprobe.d/gpucluster.conf")
+    say(owner="user", way="smc without its module", port=443, found=attempt(1000, "smc", ADDRESS, 443))
     for options in json.loads(open("/mounts.json").read()):
         for port in (2049, 988, 20049):
             say(owner="kernel", options=options, port=port, clients=mounted(options, port))
