@@ -9,6 +9,7 @@ import pytest
 from support import guest
 
 from gpucluster import agent
+from gpucluster.checks import guard
 from gpucluster.plan import guard_rules, mounts
 
 PROGRAM = Path(guest.__file__).parent / "programs" / "guarded_ports.py"
@@ -41,6 +42,7 @@ def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
         "rules.nft": guard_rules.rules(guard_rules.HEAD_USERS),
         "mounts.json": json.dumps(asked),
         "modprobe.conf": MODULES.read_text(),
+        "attempt.py": guard.ATTEMPT,
     }
     return tuple(map(json.loads, guest.run(PROGRAM.read_text(), files, tmp_path_factory.mktemp("guest"))))
 
@@ -52,7 +54,9 @@ def found(tries: Tries, owner: str, way: str) -> dict[int, str]:
 @pytest.mark.parametrize("way", ["tcp", "mptcp"])
 def test_sockets_of_a_user_are_refused_at_once(tries: Tries, way: str) -> None:
     answers = found(tries, "user", way)
-    assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys((*GUARDED, 80), "No route to host")
+    assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys(
+        (*GUARDED, 80), "No route to host"
+    )
     assert {answers[port] for port in OPEN} == {"connected"}
 
 
@@ -66,6 +70,17 @@ def test_socket_of_the_kernel_that_a_user_opens_is_dropped(tries: Tries) -> None
 def test_user_loads_no_module_of_smc_on_our_image(tries: Tries) -> None:
     answers = found(tries, "user", "smc without its module")
     assert answers == {443: "[Errno 97] Address family not supported by protocol"}
+
+
+def test_check_sees_what_a_user_reaches(tries: Tries) -> None:
+    """Port 1 has no server and no guard: its refusal is the server's."""
+    reached = {one["way"]: one["reached"] for one in tries if one["owner"] == "check"}
+    ways = ("TCP", "MPTCP", "SMC")
+    assert sorted(reached["guarded"]) == sorted((*(f"port 1 by {way}" for way in ways), "tried"))
+    ports = (2049, 988, 6890, 20049, 1)
+    assert sorted(reached["open"]) == sorted(
+        (*(f"port {p} by {way}" for p in ports for way in ways), "tried")
+    )
 
 
 def test_daemon_reaches_metadata_and_no_file_server(tries: Tries) -> None:

@@ -37,45 +37,35 @@ def run(program: str, files: Mapping[str, str], folder: Path) -> tuple[str, ...]
     root = folder / "root"
     _fill(root, kernel, {"init": _INIT, "program.py": program, **files})
     archive = folder / "initrd"
-    names = subprocess.run(
-        ["find", ".", "-print0"], cwd=root, stdout=subprocess.PIPE, check=True, timeout=BOUND_S
-    )
-    with archive.open("wb") as to:
-        subprocess.run(
-            ["cpio", "--null", "--create", "--format=newc", "--quiet"],
-            input=names.stdout, cwd=root, stdout=to, check=True, timeout=BOUND_S,
-        )  # fmt: skip
+    names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
+    _ran("cpio", "--create", "--format=newc", "--quiet", "--file", str(archive), cwd=root, given=names)
     shutil.rmtree(root)
     image = next((kernel / "boot").glob("vmlinuz-*"))
     asked = ("-kernel", str(image), "-initrd", str(archive), "-append", "console=ttyS0 quiet panic=-1")
-    done = subprocess.run(
-        [*_QEMU, *asked], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=BOUND_S
-    )  # fmt: skip
+    said = _ran(*_QEMU, *asked)
     archive.unlink()
-    _, _, after = done.stdout.replace("\r", "").partition(f"{_BEGIN}\n")
+    _, _, after = said.replace("\r", "").partition(f"{_BEGIN}\n")
     lines, ended, _ = after.partition(f"{_END} 0\n")
     if not ended:
-        raise AssertionError(f"the guest failed ({done.stderr[-500:]}):\n{done.stdout[-3000:]}")
+        raise AssertionError(f"the guest failed:\n{said[-3000:]}")
     return tuple(lines.splitlines())
 
 
 def _kernel() -> Path:
     """Return the unpacked package of Debian's kernel; apt checks its signature."""
-    shown = subprocess.run(
-        ["apt-cache", "depends", KERNEL], capture_output=True, text=True, check=True, timeout=BOUND_S
-    ).stdout
+    shown = _ran("apt-cache", "depends", KERNEL)
     package = next(line.split()[1] for line in shown.splitlines() if "Depends: linux-image-" in line)
     unpacked = CACHE / package
     if unpacked.exists():
         return unpacked
     made = CACHE / f".{package}.{os.getpid()}"
     made.mkdir(parents=True)
-    subprocess.run(["apt-get", "download", "-qq", package], cwd=made, check=True, capture_output=True, timeout=BOUND_S)  # fmt: skip
+    _ran("apt-get", "download", "-qq", package, cwd=made)
     (archive,) = made.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", str(archive), str(made)], check=True, timeout=BOUND_S)
+    _ran("dpkg-deb", "-x", str(archive), str(made))
     archive.unlink()
     (version,) = (made / "lib" / "modules").iterdir()
-    subprocess.run(["/sbin/depmod", "-b", str(made), version.name], check=True, timeout=BOUND_S)
+    _ran("/sbin/depmod", "-b", str(made), version.name)
     try:
         made.rename(unpacked)
     except OSError:  # another test was first
@@ -117,8 +107,17 @@ def _copy(file: Path, root: Path) -> None:
 
 
 def _libraries(file: Path) -> Iterator[Path]:
-    loaded = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=False, timeout=BOUND_S)
-    for line in loaded.stdout.splitlines():
+    for line in _ran("ldd", str(file)).splitlines():
         path = next((word for word in line.split() if word.startswith("/")), None)
         if path is not None:
             yield Path(path)
+
+
+def _ran(*argv: str, cwd: Path | None = None, given: str = "") -> str:
+    program = shutil.which(argv[0])
+    assert program is not None, f"{argv[0]} is missing: python3 tools/prepare.py test-all"
+    done = subprocess.run(
+        [program, *argv[1:]], cwd=cwd, input=given, capture_output=True, text=True, check=False, timeout=BOUND_S
+    )  # fmt: skip
+    assert done.returncode == 0, f"{argv[:3]}: {done.stderr[-2000:]}"
+    return done.stdout

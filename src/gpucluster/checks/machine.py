@@ -1,7 +1,6 @@
 """Check the system of a machine: units, metadata guard, disks, clock."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,6 @@ from gpucluster.checks.check import (
     warned,
 )
 from gpucluster.checks.each_path import parse_each, query_each
-from gpucluster.plan import guard_rules, names
 from gpucluster.text import short
 
 RESTARTS = 3  # automatic restarts; a unit that restarted so often is faulty
@@ -28,19 +26,6 @@ STORAGE_WARN, STORAGE_FAIL, LEFT_MIB = 95, 99, 10 * 1024
 # munge refuses credentials at 300 s, but smaller differences already make logs hard to compare
 SKEW_WARN_S, SKEW_FAIL_S = 0.1, 5.0
 _DF = "df --block-size=1M --output=pcent,ipcent,avail"
-_TOKEN = (
-    *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "8"),
-    *("--request", "PUT", "--header", "X-aws-ec2-metadata-token-ttl-seconds: 60"),
-    f"{names.METADATA}/latest/api/token",
-)
-# The same nft prints both, so that its version does not matter: the planned rules from a network namespace of their own,
-# which ends with its shell. Without our table there is nothing after the line.
-_RULES = f"""\
-unshare --net sh -ec 'printf %s "$1" | nft -f -; nft --stateless list table {guard_rules.TABLE}' sh "$1"
-echo --
-tables=$(nft list tables)
-if printf '%s\n' "$tables" | grep -qxF 'table {guard_rules.TABLE}'; then nft --stateless list table {guard_rules.TABLE}; fi
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +45,6 @@ class Unit:
     active: str
     restarts: int
     file: str = ""  # systemd's UnitFileState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """The metadata service: root reaches it, an ordinary user does not. The packet filter has the rules for `users`."""
-
-    users: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardFound:
-    """The HTTP status for root and for an ordinary user; the lines of our table of rules, and what they must be."""
-
-    root: str
-    user: str
-    rules: tuple[str, ...]
-    wanted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,48 +120,6 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]
     return warned(listed(restless), expected) if restless else passed(expected)
-
-
-def query_guard(want: Guard) -> tuple[Query, ...]:
-    rules = Query(argv=("sh", "-ec", _RULES, "sh", guard_rules.rules(want.users)))
-    return (Query(argv=_TOKEN), Query(argv=_TOKEN, as_user=True), rules)
-
-
-def parse_guard(got: tuple[QueryOutput, ...]) -> GuardFound:
-    """A status of 000 means no answer."""
-    wanted, between, there = got[2].text().partition("--\n")
-    if not wanted.startswith("table ") or not between:
-        raise ParseError(f"nft printed {short(got[2].stdout, 80)}")
-    return GuardFound(root=_status(got[0]), user=_status(got[1]), rules=_lines(there), wanted=_lines(wanted))
-
-
-def evaluate_guard(found: GuardFound, _want: Guard) -> CheckResult:
-    expected = "root gets 200, an ordinary user gets no answer; the rules are those that the agent loads"
-    words = f"root gets {_http(found.root)}, an ordinary user gets {_http(found.user)}"
-    wrong = _other_rules(found)
-    if found.user != "000" or wrong:
-        return failed("; ".join((words, *wrong)), expected)
-    if found.root != "200":  # if root gets no answer, a missing answer for the user proves nothing
-        return unknown(words, expected)
-    return passed(f"{words}; {len(found.rules)} lines of rules", expected)
-
-
-def _other_rules(found: GuardFound) -> tuple[str, ...]:
-    """How the rules differ from what they must be; empty if they do not."""
-    if not found.rules:
-        return (f"nft has no table {guard_rules.TABLE}",)
-    there, wanted = Counter(found.rules), Counter(found.wanted)
-    words = [
-        *(f"added: {short(line, 120)}" for line in there - wanted),
-        *(f"missing: {short(line, 120)}" for line in wanted - there),
-    ]
-    if not words and found.rules != found.wanted:
-        words = [f"the rules of {guard_rules.TABLE} have another order"]
-    return (listed(words, 3),) if words else ()
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line for line in map(str.strip, text.splitlines()) if line)
 
 
 def query_disks(want: Disks) -> tuple[Query, ...]:
@@ -288,17 +214,6 @@ def _unit(unit: str) -> str:
 
 def _words(unit: Unit) -> str:
     return unit.active if unit.load == "loaded" else f"{unit.active} ({unit.load})"
-
-
-def _status(answer: QueryOutput) -> str:
-    """The HTTP status. curl ends with 7 if it cannot connect and with 28 after a timeout; other codes prove nothing."""
-    if answer.code not in (0, 7, 28) or not re.fullmatch(r"[0-9]{3}", answer.stdout.strip()):
-        raise ParseError(f"curl: exit {answer.code}: {short(answer.stderr or answer.stdout)}")
-    return answer.stdout.strip()
-
-
-def _http(status: str) -> str:
-    return "no answer" if status == "000" else status
 
 
 def _disk(disk: Disk) -> str:

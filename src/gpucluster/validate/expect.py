@@ -14,6 +14,7 @@ from gpucluster.checks import (
     cloud,
     containers,
     files,
+    guard,
     hardware,
     health,
     health_wants,
@@ -259,7 +260,7 @@ def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = Fa
     if plan.aws is not None:
         users = guard_rules.HEAD_USERS if on_head else guard_rules.NODE_USERS
         yield expect("svc.agent", target, agent_process.AgentProcess())
-        yield expect("imds.guard", target, machine.Guard(users=users))
+        yield expect("imds.guard", target, guard.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
     yield expect("net.names", target, running_expectations.addresses(plan))

@@ -12,6 +12,7 @@ from gpucluster.checks import (
     cloud,
     each_path,
     files,
+    guard,
     hardware,
     jobs,
     machine,
@@ -278,8 +279,26 @@ def test_unit_that_does_not_start_at_boot_fails():
     ],
 )
 def test_metadata_guard_passes_only_if_root_gets_an_answer(root, user, verdict):
-    found = machine.parse_guard((*map(http, (root, user)), rules_of("healthy")))
-    assert machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS)).verdict is verdict
+    found = guard.parse_guard((*map(http, (root, user)), rules_of("healthy"), TRIED))
+    assert guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS)).verdict is verdict
+
+
+TRIED = QueryOutput(code=0, stdout="tried\n")
+
+
+def test_port_that_a_user_reaches_fails_the_guard():
+    """Regression: no rule matched the TCP socket inside a socket of SMC, and the rules were those that the agent loads."""
+    tried = QueryOutput(code=0, stdout="port 2049 by SMC\nport 988 by SMC\ntried\n")
+    found = guard.parse_guard((http("200"), http("000"), rules_of("healthy"), tried))
+    result = guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS))
+    assert result.verdict is FAIL
+    assert "an ordinary user reaches port 2049 by SMC, port 988 by SMC" in result.found
+
+
+def test_attempt_that_did_not_end_is_no_pass():
+    ended = QueryOutput(code=0, stdout="port 988 by SMC\n")
+    with pytest.raises(ParseError, match="attempts of a user"):
+        guard.parse_guard((http("200"), http("000"), rules_of("healthy"), ended))
 
 
 def http(status: str) -> QueryOutput:
@@ -298,15 +317,15 @@ def rules_of(situation: str) -> QueryOutput:
         ("containers pass", "missing: ip daddr 169.254.169.254 drop"),
         ("a user passes", "added: meta skuid 5002 accept"),
         ("dormant", "added: flags dormant"),
-        ("of a node", "missing: ip daddr 169.254.169.254 meta skuid != { 0, 64030 } reject"),
+        ("of a node", "missing: meta skuid { 0, 64030 } accept"),
         ("another order", "the rules of inet gpucluster have another order"),
         ("gone", "nft has no table inet gpucluster"),
     ],
 )
 def test_rules_of_the_packet_filter_are_those_that_the_agent_loads(situation, words):
     """Regression: with another rule before ours any job was root on NFS, and the check passed."""
-    found = machine.parse_guard((http("200"), http("000"), rules_of(situation)))
-    result = machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS))
+    found = guard.parse_guard((http("200"), http("000"), rules_of(situation), TRIED))
+    result = guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS))
     assert result.verdict is FAIL
     assert words in result.found
 

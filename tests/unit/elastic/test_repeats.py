@@ -84,9 +84,7 @@ def test_act_that_succeeds_without_an_effect_is_told_after_a_time() -> None:
         repeats.tried(act, "")
     assert repeats.shown(NOW + 60) == ()
     repeats.decided((act,), NOW + 61)
-    assert repeats.shown(NOW + 61) == (
-        Repeat(act="Drain", target="a-1", since=NOW, last=NOW + 61, times=4),
-    )
+    assert repeats.shown(NOW + 61) == (Repeat(act="Drain", target="a-1", since=NOW, last=NOW + 61, times=4),)
 
 
 def test_act_that_worked_is_not_told_after_a_time() -> None:
