@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucluster.cli.down_world import ClusterAccess, World, access_of
+from gpucluster.cli.down_world import ClusterAccess, World, access_of, down_line
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 from gpucluster.cli.retained import delete_line, retained_of
 from gpucluster.errors import GpuclusterError, StateError
@@ -66,7 +66,7 @@ def down(
         from gpucluster.cli.down_plan import plan_of
 
         if confirm is not None:
-            _require_name(name, confirm, delete_data=delete_data)
+            _require_name(name, confirm, asked, delete_data=delete_data)
         access = access_of(name, asked)
         plan = plan_of(access, delete_data=delete_data)
         if not plan.destroys_nothing:
@@ -78,9 +78,8 @@ def down(
         if output is Output.JSON:
             answer(ok=True, name=name, plan=plan.as_json(), **done.as_json())
         else:
-            typer.echo(
-                "\n".join((done.sentence(name), *(done.retained.lines(name) if done.retained else ())))
-            )
+            left = done.retained.lines(name, access.stack.world) if done.retained else ()
+            typer.echo("\n".join((done.sentence(name), *left)))
 
 
 @contextmanager
@@ -97,33 +96,33 @@ def _cloud_errors(name: str) -> Generator[None]:
 
 def require_consent(plan: "DownPlan", *, yes: bool) -> None:
     """Ask, unless `yes` says it. StateError without a yes. Deleted data cannot be restored, so its question is the cluster's name."""
-    name, option = plan.name, plan.stack.world.value
+    name, world = plan.name, plan.stack.world
     if plan.delete_data:
         reply = _reply(f"type the cluster's name ({name}) to delete it with its data: ")
         if reply is None:
             raise StateError(
                 f"--delete-data needs the cluster's name as confirmation, and {_NO_REPLY}: nothing was deleted",
-                next_step=delete_line(name),
+                next_step=delete_line(name, world),
             )
-        _require_name(name, reply, delete_data=True)
+        _require_name(name, reply, world, delete_data=True)
         return
     reply = "yes" if yes else _reply(f"destroy {name} in {plan.where}? Only `yes` is accepted: ")
     if reply != "yes":
         why = _NO_REPLY if reply is None else f"the answer is {reply!r}, not 'yes'"
         raise StateError(
             f"{name} is not destroyed: {why}; nothing was changed",
-            next_step=f"gpucluster down {name} {option} --yes",
+            next_step=f"{down_line(name, world)} --yes",
         )
 
 
 _NO_REPLY = "there is no terminal, or its input ended"
 
 
-def _require_name(name: str, confirm: str, *, delete_data: bool) -> None:
+def _require_name(name: str, confirm: str, world: World | None, *, delete_data: bool) -> None:
     if confirm != name:
         raise StateError(
             f"the confirmation is {confirm!r}, the cluster's name is {name!r}: nothing was deleted",
-            next_step=delete_line(name) if delete_data else f"gpucluster down {name} --yes",
+            next_step=delete_line(name, world) if delete_data else f"{down_line(name, world)} --yes",
         )
 
 

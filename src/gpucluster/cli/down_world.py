@@ -69,6 +69,13 @@ class ClusterAccess:
     region: str | None  # None: taken from the resources
 
 
+def down_line(name: str, world: World | None) -> str:
+    """Return the command that destroys the cluster in its world, also if another one has a cluster of the name; None: as asked."""
+    if world is None:
+        return f"gpucluster down {name}"
+    return f"gpucluster down {name} --sandbox" if world is World.SANDBOX else f"gpucluster down {name} --aws"
+
+
 def access_of(name: str, asked: World | None) -> ClusterAccess:
     """Return the access to the cluster of that name. StateError if there is none, or if the name is both and nothing was asked for."""
     from gpucluster.cli.shell import SANDBOX

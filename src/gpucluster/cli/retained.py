@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpucluster.cli.down_world import World, down_line
 from gpucluster.cost.amount import Amount
 
 if TYPE_CHECKING:
@@ -41,18 +42,18 @@ class RetainedResources:
     network: tuple[str, ...]  # ids
     currency: str
 
-    def lines(self, cluster: str) -> Iterable[str]:
+    def lines(self, cluster: str, world: World) -> Iterable[str]:
         """Return the text for people."""
         for one in self.data:
             yield f"  {one.what} {one.id} ({one.name}): {one.cost.words(self.currency)} a month"
         if self.network:
             yield f"  {_NETWORK}, at no cost: {', '.join(self.network)}"
-        yield f"  next: `up` uses the data again; to delete it permanently: {delete_line(cluster)}"
+        yield f"  next: `up` uses the data again; to delete it permanently: {delete_line(cluster, world)}"
 
 
-def delete_line(cluster: str) -> str:
+def delete_line(cluster: str, world: World | None) -> str:
     """Return the command that also deletes the data."""
-    return f"gpucluster down {cluster} --delete-data --confirm {cluster}"
+    return f"{down_line(cluster, world)} --delete-data --confirm {cluster}"
 
 
 def retained_of(found: "Iterable[DeployedResource]", region: str, prices: "Prices") -> RetainedResources:

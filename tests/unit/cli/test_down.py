@@ -7,6 +7,7 @@ import pytest
 from support.downs import BUCKET, DISK, GROUND, VPC, Cluster, emptied
 
 from gpucluster.catalog import prices
+from gpucluster.cli.down_world import World
 from gpucluster.cli.main import run
 from gpucluster.cli.retained import retained_of
 from gpucluster.cloud.port import CloudError, Fault
@@ -69,11 +70,11 @@ def test_resources_with_data_are_retained_and_listed_with_their_cost() -> None:
     done = emptied(cluster.place("us-east-1"))
     assert "release" not in cluster.calls
     assert done.retained is not None
-    assert [done.sentence("burst"), *done.retained.lines("burst")] == [
+    assert [done.sentence("burst"), *done.retained.lines("burst", World.SANDBOX)] == [
         "burst is down: 0 nodes terminated, 1 resources deleted; its data stays:",
         "  disk of 100 GiB vol-1 (burst-state): 8.00 USD a month",
         "  the network of the data, at no cost: vpc-1",
-        "  next: `up` uses the data again; to delete it permanently: gpucluster down burst --delete-data --confirm burst",
+        "  next: `up` uses the data again; to delete it permanently: gpucluster down burst --sandbox --delete-data --confirm burst",
     ]
 
 
@@ -127,7 +128,8 @@ def test_deletion_of_data_requires_the_exact_name(
     assert run(["down", "burst", *options]) == 2
     told = capsys.readouterr().err
     assert said in told
-    assert "next: gpucluster down burst --delete-data --confirm burst" in told
+    world = "" if "--confirm" in options else " --aws"  # what was typed is repeated as it was typed
+    assert f"next: gpucluster down burst{world} --delete-data --confirm burst" in told
     assert cluster.changes == []
 
 

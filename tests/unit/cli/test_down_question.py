@@ -101,8 +101,8 @@ ANSWERS = [
     ("half a yes", [], Terminal("y\n"), 2, ("the answer is 'y', not 'yes'", TO_TYPE)),
     ("Ctrl-C", [], Interrupted(), INTERRUPTED, ("nothing was changed", "")),
     ("another name as confirmation", ["--confirm", "lab"], None, 2, ("the confirmation is 'lab'", "next: gpucluster down burst --yes")),
-    ("--yes alone deletes no data", ["--delete-data", "--yes"], None, 2, ("--delete-data needs the cluster's name as confirmation", "next: gpucluster down burst --delete-data --confirm burst")),
-    ("a yes is no name", ["--delete-data"], Terminal("yes\n"), 2, ("the confirmation is 'yes', the cluster's name is 'burst'", "next: gpucluster down burst --delete-data --confirm burst")),
+    ("--yes alone deletes no data", ["--delete-data", "--yes"], None, 2, ("--delete-data needs the cluster's name as confirmation", "next: gpucluster down burst --aws --delete-data --confirm burst")),
+    ("a yes is no name", ["--delete-data"], Terminal("yes\n"), 2, ("the confirmation is 'yes', the cluster's name is 'burst'", "next: gpucluster down burst --aws --delete-data --confirm burst")),
     ("Ctrl-C before the name", ["--delete-data"], Interrupted(), INTERRUPTED, ("nothing was changed", "")),
 ]  # fmt: skip
 

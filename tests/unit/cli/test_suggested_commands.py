@@ -25,7 +25,6 @@ ON_MACHINES = (*ON_HEAD, "slurm")  # rooms whose sentences are read in a shell o
 NAMES: Mapping[tuple[str, str], str] = {  # sentences that name a command, and do not suggest to type it
     ("cli/comment.py", "gpucluster review"): "what writes the files, in the help of another command",
     ("cloud/control.py", "gpucluster down"): "the author of a stop, in the control object",
-    ("cli/down.py", "gpucluster down 1 1 --yes"): "the world is one of two options",
     ("cli/validate_target.py", "gpucluster validate stacks/1.yaml --backend 1"): "the backend is one of two",
     ("elastic/accounts.py", "gpucluster accounts"): "the name of a program in its own usage",
     ("k8s/guide.py", "gpucluster render"): "what made the file",
