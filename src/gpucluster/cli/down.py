@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucluster.cli.down_world import ClusterAccess, World, access_of, down_line
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.retained import delete_line, retained_of
 from gpucluster.errors import GpuclusterError, StateError
 
@@ -79,7 +79,7 @@ def down(
             answer(ok=True, name=name, plan=plan.as_json(), **done.as_json())
         else:
             left = done.retained.lines(name, access.stack.world) if done.retained else ()
-            typer.echo("\n".join((done.sentence(name), *left)))
+            print_result("\n".join((done.sentence(name), *left)))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -70,8 +70,9 @@ def answer(**values: Any) -> None:
 
 
 def progress(line: str) -> None:
-    """Print a progress line to stderr. It is not part of the result."""
-    typer.echo(line, err=True)
+    """Print a progress line to stderr. It is not part of the result: without a reader the work goes on."""
+    with suppress(BrokenPipeError):
+        typer.echo(line, err=True)
 
 
 @contextmanager

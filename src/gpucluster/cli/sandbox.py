@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, steps
+from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting, steps
 from gpucluster.cli.shell import shell, ssh
 from gpucluster.errors import StateError
 from gpucluster.plan.messages import NoticeKind
@@ -98,7 +98,7 @@ def up(
         if output is Output.JSON:
             _answer_up(done)
         else:
-            typer.echo(_cloud_text(done) if cloud_only else _up_text(done))
+            print_result(_cloud_text(done) if cloud_only else _up_text(done))
 
 
 @app.command()
@@ -111,7 +111,7 @@ def down(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
         if output is Output.JSON:
             answer(ok=True, name=name)
         else:
-            typer.echo(f"{name} is gone")
+            print_result(f"{name} is gone")
 
 
 @app.command()
@@ -132,7 +132,7 @@ def status(
         if output is Output.JSON:
             answer(ok=True, **found.as_json())
         else:
-            typer.echo(found.as_text())
+            print_result(found.as_text())
 
 
 @app.command()
@@ -229,7 +229,7 @@ def notice(
         if output is Output.JSON:
             answer(ok=True, name=name, silent=quiet, **notice)
         else:
-            typer.echo(_notice_text(kind, running.node or running.instance, seconds))
+            print_result(_notice_text(kind, running.node or running.instance, seconds))
 
 
 @app.command()
@@ -259,7 +259,7 @@ def preview(
         if output is Output.JSON:
             answer(ok=True, name=name, changes=[_change(one) for one in found])
         else:
-            typer.echo("\n".join(map(_change_text, found)) or f"{name}: no change")
+            print_result("\n".join(map(_change_text, found)) or f"{name}: no change")
             if refresh:
                 progress(
                     f"rules that were added to a security group by hand are not seen: gpucluster validate {name} --only cloud.rules"
@@ -386,7 +386,7 @@ def _up_plain(plan: "SlurmOnHosts", file: Path, scale: int | None, output: Outpu
             seconds=dict(done.seconds),
         )
     else:
-        typer.echo(_plain_text(plan, inventory, done.differences))
+        print_result(_plain_text(plan, inventory, done.differences))
 
 
 def _write_site(done: "RunningHosts", source: "SpecSource") -> None:
@@ -453,7 +453,7 @@ def _up_kubernetes(plan: "KubernetesOnAws", file: Path, *, cloud_only: bool, out
         return
     name = done.home.name
     first = "pulumi up" if cloud_only else "kubectl get clusterqueues"
-    typer.echo(
+    print_result(
         "\n".join(
             (
                 f"{name}: AWS at {endpoint}{'' if cloud_only else ', with the cluster and its waves'}. Differences from AWS:",

@@ -109,14 +109,15 @@ def final(run: Run, stream: TextIO | None = None, *, every: bool = False) -> str
 
 
 def passes(results: Iterable[Result]) -> Iterator[str]:
-    """Yield one line for each group of checks that passed: `pass: cfg: 5 (bundle, same)`."""
+    """Yield one line for each group of checks that passed: `pass: cfg: 5 (bundle, same)`. A check may be its whole group."""
     groups: dict[str, list[str]] = {}
     for result in results:
         if result.verdict is CheckStatus.PASS:
             group, _, name = result.check.partition(".")
             groups.setdefault(group, []).append(name)
     for group, names in sorted(groups.items()):
-        yield f"pass: {group}: {len(names)} ({', '.join(dict.fromkeys(names))})"
+        parts = ", ".join(dict.fromkeys(name for name in names if name))
+        yield f"pass: {group}: {len(names)}{f' ({parts})' if parts else ''}"
 
 
 def rows(results: Iterable[Result]) -> Table:

@@ -338,6 +338,16 @@ def test_closed_pipe_ends_quietly() -> None:
     assert done.returncode == 141
 
 
+def test_work_goes_on_without_a_reader_of_its_progress() -> None:
+    """Regression: `gpucluster down NAME --yes 2>&1 | head` stopped in the middle, with exit code 1."""
+    read, write = os.pipe()
+    os.close(read)
+    works = "from gpucluster.cli.output import progress; progress('a'); progress('b'); print('done')"
+    done = subprocess.run([sys.executable, "-c", works], stdout=subprocess.PIPE, stderr=write, check=False)
+    os.close(write)
+    assert (done.stdout, done.returncode) == (b"done\n", 0)
+
+
 @pytest.mark.parametrize(
     ("argv", "redirect", "code"),
     [("check", ">/dev/full", 2), ("--help", ">/dev/full", 2), ("check", ">&-", 0), ("check", "2>&-", 0)],

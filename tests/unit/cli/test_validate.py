@@ -135,16 +135,16 @@ def test_final_table_is_plain_text_and_ends_with_next_steps():
 def test_failures_come_first_and_each_group_of_passes_is_one_line():
     passed = [
         replace(RESULT, check=check, machine=f"n{n}", verdict=CheckStatus.PASS, found="fine", remedy="")
-        for check in ("auth.rt", "cfg.same", "cfg.bundle")
+        for check in ("auth.rt", "cfg.same", "cfg.bundle", "disk")
         for n in range(20)
     ]
     run = Run(name="lab", results=(*passed, RESULT), seconds=1.0)
     lines = final(run, io.StringIO()).split("\n")
     assert lines[0].startswith("fail: nodes.state[head]")
-    assert lines[-3:-1] == ["pass: auth: 20 (rt)", "pass: cfg: 40 (same, bundle)"]
+    assert lines[-3:-1] == ["pass: cfg: 40 (same, bundle)", "pass: disk: 20"]
     assert not any("fine" in line for line in lines)
     every = final(run, io.StringIO(), every=True)
-    assert every.count("fine") == 60
+    assert every.count("fine") == 80
     assert every.index("remedy") < every.index("fine")
 
 
