@@ -57,6 +57,13 @@ def test_a_pool_that_others_fill_is_busy_and_not_refused():
     assert why(moment, "42").cause is Cause.RESOURCES
 
 
+@pytest.mark.parametrize("reason", ["Dependency", "JobHeldUser", "BeginTime", "AssocGrpGRES"])
+def test_refusal_of_the_cloud_is_no_reason_of_a_job_for_which_slurm_looks_for_no_nodes(reason):
+    """Regression: refusals before its submission were listed as reasons of a held job."""
+    waits = job(42, node_count=8, reason=reason, begins_at=NOW + 600 if reason == "BeginTime" else 0.0)
+    assert NONE not in text(why(sight(PLAN, *SPOT, jobs=(waits,)), "42"), NOW)
+
+
 def test_slurms_word_for_drained_nodes_blames_no_nodelist_that_the_job_does_not_have():
     reason = "ReqNodeNotAvail, UnavailableNodes:h200-2a-1"
     shown = why(sight(PLAN, jobs=(job(42, reason=reason),)), "42")

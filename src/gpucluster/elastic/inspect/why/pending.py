@@ -46,13 +46,19 @@ def pending(case: Case) -> Screen:
     held = (slot for pool in pools(case.world, case.job) for slot in pool.node_names)
     lines = (
         *asked(case),
-        *answered(case),
+        *(() if case.cause in _WITHOUT_NODES else answered(case)),
         *refused_end_lines(case.world, held),
         *reserved.of_job(case),
         *_pending_next(case),
         *spend_lines(case.world),
     )
     return screen(case.subject, case.cause, f"waits: {_headline(case)}", lines)
+
+
+# Slurm does not look for nodes yet, so what the cloud refused is no reason
+_WITHOUT_NODES = frozenset(
+    {Cause.DEPENDENCY, Cause.BEGIN, Cause.HELD, Cause.LIMIT, Cause.REQUEST, Cause.TOO_LARGE}
+)
 
 
 def _headline(case: Case) -> str:
