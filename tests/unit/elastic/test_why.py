@@ -78,12 +78,22 @@ def test_each_reason_of_slurm_has_a_sentence_with_a_remedy(row: object) -> None:
         ("job_requeued_in_held_state", Kind.HELD),
         ("Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved", Kind.RESOURCES),
         ("ReqNodeNotAvail, UnavailableNodes:h200-2a-1", Kind.RESOURCES),
+        ("uid 2001 not in group permitted to use this partition (vip). groups allowed: vision", Kind.REQUEST),
         ("SomethingOf30.05", Kind.OTHER),
         ("", Kind.NONE),
     ],
 )
 def test_each_reason_of_slurm_matches_its_row(word: str, kind: Kind) -> None:
     assert reason_of(word).kind is kind
+
+
+def test_user_without_a_group_of_the_partition_is_told_which_setting_it_is() -> None:
+    """Regression: the sentence was shown cut, as a reason that is not known."""
+    found = reason_of(
+        "uid_2001_not_in_group_permitted_to_use_this_partition_(big_vip)._groups_allowed:_vision"
+    )
+    assert "partition big_vip allows (AllowGroups)" in found.words
+    assert found.remedy.startswith("scontrol show partition big_vip")
 
 
 def test_a_job_that_was_held_for_the_gpus_that_failed_in_it_says_so() -> None:

@@ -94,6 +94,10 @@ ROWS: tuple[Reason, ...] = (
     )),
 )  # fmt: skip
 _NONE = ROWS[0]
+# slurmctld writes this sentence in place of a reason (seen on 24.11.5)
+_GROUPS = re.compile(
+    r"uid [0-9]+ not in group permitted to use this partition \((\S+?)\)".replace(" ", "[ _]")
+)
 
 # The grammar of limits: QOSGrpGRESRunMinutes, AssocMaxNodePerJobLimit, QOSMaxGRESPerUser, MaxCpuRunMinsPerAccount.
 _LIMIT = re.compile(
@@ -157,6 +161,12 @@ def _setting_of(owner: str, kind: str, what: str, time: str, per: str) -> str:
     return f"{prefix}TRES{mins}{on}"
 
 
+def _of_groups(word: str, partition: str) -> Reason:
+    words = f"its user is in no group that its partition {partition} allows (AllowGroups)"
+    step = f"scontrol show partition {partition} shows the groups; add the user to one on the head, or submit to another --partition"
+    return Reason(word, Kind.REQUEST, words, step)
+
+
 def reason_of(word: str) -> Reason:
     """Return the row of Slurm's reason. An unknown reason is shown as Slurm writes it."""
     if not word:
@@ -164,6 +174,8 @@ def reason_of(word: str) -> Reason:
     if (limit := _limit_of(word)) is not None:
         return limit
     alike = word.replace("_", " ")
+    if (groups := _GROUPS.match(word)) is not None:
+        return _of_groups(word, groups[1])
     row = next((row for row in ROWS if alike.startswith(row.begins)), None)
     return row or Reason(
         word,
