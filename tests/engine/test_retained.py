@@ -7,6 +7,7 @@ from support.builders import a_plan
 from support.downs import emptied
 from support.engine_stack import REGION, Cluster, a_place
 
+from gpucluster.cli.down_world import World
 from gpucluster.engine import run
 from gpucluster.engine.events import Progress
 from gpucluster.plan.model import Efs, FsxLustre, Mount, SlurmOnAws, Volume
@@ -53,12 +54,12 @@ def test_retained_data_is_listed_and_adopted_by_next_up(holding: Cluster) -> Non
     assert done.retained is not None
     assert {one.id for one in done.retained.data} == set(before.values())
     assert any(one.startswith("vpc-") for one in done.retained.network)
-    text = "\n".join((done.sentence("burst"), *done.retained.lines("burst")))
+    text = "\n".join((done.sentence("burst"), *done.retained.lines("burst", World.AWS)))
     assert "burst is down: 0 nodes terminated, " in text
     assert "FSx for Lustre of 1200 GiB fs-" in text
     assert "disk of 100 GiB vol-" in text
     assert f"(no price for {REGION}) a month" in text, "unknown, not 0: the price list is of another region"
-    assert text.endswith("to delete it permanently: gpucluster down burst --delete-data --confirm burst")
+    assert text.endswith("to delete it permanently: gpucluster down burst --aws --delete-data --confirm burst")
     assert [one for one in run.deployed_resources(holding.target) if not one.retained] == []
     again = emptied(a_place(holding))
     assert (again.was_empty, again.resources) == (True, 0)
