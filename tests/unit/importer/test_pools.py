@@ -8,6 +8,9 @@ from gpucluster import catalog
 from gpucluster.importer.differences import Change
 from gpucluster.importer.lines import Effect
 from gpucluster.importer.run import Imported, import_files
+from gpucluster.plan.resolve import resolve
+from gpucluster.slurm.config.render import render
+from gpucluster.slurm.hostlist import expand_slurm
 from gpucluster.spec import ClusterSpec, inspect_text
 
 HEAD = (
@@ -223,3 +226,66 @@ def test_mps_beside_other_nodes_of_a_partition_costs_itself_alone(tmp_path: Path
     assert row.why.startswith(
         "not imported: the GPUs of 'a' are shared by MPS, so each node of this partition"
     )
+
+
+GPU = "CPUs=4 RealMemory=8000 Gres=gpu:a100:2"
+
+
+def weights(spec: ClusterSpec) -> dict[str, int]:
+    """The Weight of each node in the rendered slurm.conf."""
+    plan = resolve(spec, catalog.load())
+    assert plan.slurm is not None
+    (conf,) = (one.content.decode() for one in render(plan) if one.path.endswith("/slurm.conf"))
+    lines = (
+        dict(word.split("=", 1) for word in line.split())
+        for line in conf.splitlines()
+        if line[:9] == "NodeName="
+    )
+    return {node: int(line["Weight"]) for line in lines for node in expand_slurm(line["NodeName"])}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (f"{GPU} Weight=2", GPU, (2, 1)),
+        (GPU, f"{GPU} Weight=2", (1, 2)),
+        (f"{GPU} Weight=2", "CPUs=4 RealMemory=8000", (2, 1)),
+        ("CPUs=4 RealMemory=8000", GPU, (1, 1)),
+        ("CPUs=4 RealMemory=8000 Weight=2", GPU, (2, 1)),
+        (f"{GPU} Weight=1", GPU, (1, 1)),
+        (f"{GPU} Weight=0", GPU, (0, 1)),
+        (GPU, f"{GPU} Feature=x", (3, 3)),
+        ("CPUs=4 RealMemory=8000", f"{GPU} Weight=5", (1, 5)),
+    ],
+)
+def test_nodes_keep_their_order_of_preference(
+    first: str, second: str, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    """A GPU pool without Weight had 3, so it came after one with Weight=2. Slurm's own Weight is 1."""
+    _, spec = imported(
+        tmp_path,
+        f"GresTypes=gpu\nNodeName=a1 {first}\nNodeName=b1 {second}\nPartitionName=p Nodes=ALL Default=YES\n",
+    )
+    assert weights(spec) == dict(zip(("a1", "b1"), expected, strict=True))
+
+
+def test_nodes_of_different_partitions_have_no_order_of_preference(tmp_path: Path) -> None:
+    _, spec = imported(
+        tmp_path,
+        f"GresTypes=gpu\nNodeName=a1 CPUs=4 RealMemory=8000\nNodeName=b1 {GPU}\nPartitionName=p Nodes=a1 Default=YES\nPartitionName=q Nodes=b1\n",
+    )
+    assert [dict(pool.extra) for pool in spec.pools] == [{}, {}]
+
+
+@pytest.mark.parametrize("limit", ["", "MaxCPUsPerNode=2"])
+def test_job_without_gpus_is_taken_where_the_site_took_it(limit: str, tmp_path: Path) -> None:
+    """The plan refused it in a partition of GPU nodes, because another partition has nodes for it. Nothing reported it."""
+    other = "a1" if not limit else "b1"
+    _, spec = imported(
+        tmp_path,
+        f"GresTypes=gpu\nNodeName=a1 CPUs=4 RealMemory=8000\nNodeName=b1 {GPU}\n"
+        f"PartitionName=p Nodes={other} Default=YES {limit}\nPartitionName=q Nodes=b1\n",
+    )
+    plan = resolve(spec, catalog.load())
+    assert plan.slurm is not None
+    assert [(one.name, one.requires_gpus) for one in plan.partitions] == [("p", False), ("q", False)]
