@@ -30,6 +30,7 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
         group: max(threads_as_one(site.nodes[node]) for node in members) for group, members in groups.items()
     }
     tiers = _tiers(site, renamed, reasons)
+    cpus_have_place = _cpus_have_place(site, groups)
     for name, new in renamed.items():
         settings = site.partitions[name]
         of = [pools[group] for group in groups if name in group.partitions]
@@ -52,12 +53,22 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
         least = min(cpus_of(group.hardware) for group in groups if name in group.partitions)
         if most is not None and 0 < most <= least:
             made["max_cpus_per_node"] = most
+        only_gpus = all(group.hardware.gpu_count for group in groups if name in group.partitions)
+        if cpus_have_place and only_gpus and "max_cpus_per_node" not in made:
+            made["requires_gpus"] = False  # the plan would refuse jobs without GPUs; Slurm does not
         if _exclusive(site.cluster, settings):
             made["exclusive"] = True
         threads = max(threads_of[group] for group in groups if name in group.partitions)
         memory = memory_of_threads(settings, threads)
         reasons |= {("partition", new, key): why_of_threads(key, threads) for key in memory}
         yield {**made, **_with_extra({**kept_memory(site.cluster, settings), **settings, **memory})}
+
+
+def _cpus_have_place(site: Site, groups: Iterable[Group]) -> bool:
+    """Whether the plan may find a better place for jobs without GPUs: nodes without them, or a limit of CPUs."""
+    return any(not group.hardware.gpu_count for group in groups) or any(
+        "maxcpuspernode" in settings for settings in site.partitions.values()
+    )
 
 
 def _tiers(site: Site, renamed: Mapping[str, str], reasons: Reasons) -> dict[str, int]:

@@ -3,17 +3,20 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from gpucluster.importer.extra import extra_of
-from gpucluster.importer.hardware import Hardware, cpus_of, hardware_of
+from gpucluster.importer.hardware import Hardware, cpus_of, hardware_of, number_of
 from gpucluster.importer.names import host_name, short_name, unused
 from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.write_yaml import Value
+from gpucluster.plan import defaults
 from gpucluster.spec.fields import MAX_NAME, Feature
 
+SLURMS_WEIGHT = 1  # of a node without the key: slurm.conf(5)
 _OF_FEATURE: TypeAdapter[str] = TypeAdapter(Feature)
 
 
@@ -33,12 +36,36 @@ def groups_of(site: Site, renamed: Mapping[str, str]) -> dict[Group, list[str]]:
         for node in site.members(partition):
             memberships.setdefault(node, []).append(name)
     groups: dict[Group, list[str]] = {}
+    unset = {} if _keeps_order(site, renamed) else {"Weight": str(SLURMS_WEIGHT)}
     for node in renamed:
         settings = site.nodes[node]
-        extra = tuple(extra_of("node", [settings]).items())
+        extra = tuple(sorted({**unset, **extra_of("node", [settings])}.items()))
         key = Group(hardware_of(settings), tuple(memberships[node]), _features(settings), extra)
         groups.setdefault(key, []).append(node)
     return groups
+
+
+def _keeps_order(site: Site, nodes: Iterable[str]) -> bool:
+    """Whether the nodes of each partition keep their order of preference if the plan gives a Weight to those without one."""
+    both = {
+        node: (_weight(one, SLURMS_WEIGHT), _weight(one, _plans_weight(one)))
+        for node, one in site.nodes.items()
+    }
+    known = set(nodes)
+    for partition in site.partitions.values():
+        found = sorted({both[node] for node in site.members(partition) if node in known})
+        if any(one[0] == other[0] or one[1] >= other[1] for one, other in pairwise(found)):
+            return False
+    return True
+
+
+def _weight(settings: Settings, unset: int) -> int:
+    weight = number_of(settings, "weight")
+    return unset if weight is None else weight
+
+
+def _plans_weight(settings: Settings) -> int:
+    return defaults.WEIGHTS[hardware_of(settings).gpu_count > 0, True]  # hosts are always on
 
 
 def parts_of(group: Group) -> dict[str, Value]:

@@ -253,7 +253,7 @@ def weights(spec: ClusterSpec) -> dict[str, int]:
         ("CPUs=4 RealMemory=8000", GPU, (1, 1)),
         ("CPUs=4 RealMemory=8000 Weight=2", GPU, (2, 1)),
         (f"{GPU} Weight=1", GPU, (1, 1)),
-        (f"{GPU} Weight=0", GPU, (0, 1)),
+        (f"{GPU} Weight=0", GPU, (0, 3)),
         (GPU, f"{GPU} Feature=x", (3, 3)),
         ("CPUs=4 RealMemory=8000", f"{GPU} Weight=5", (1, 5)),
     ],
@@ -277,14 +277,15 @@ def test_nodes_of_different_partitions_have_no_order_of_preference(tmp_path: Pat
     assert [dict(pool.extra) for pool in spec.pools] == [{}, {}]
 
 
+@pytest.mark.parametrize("unlimited", ["", "MaxCPUsPerNode=UNLIMITED"])
 @pytest.mark.parametrize("limit", ["", "MaxCPUsPerNode=2"])
-def test_job_without_gpus_is_taken_where_the_site_took_it(limit: str, tmp_path: Path) -> None:
+def test_job_without_gpus_is_taken_where_the_site_took_it(limit: str, unlimited: str, tmp_path: Path) -> None:
     """The plan refused it in a partition of GPU nodes, because another partition has nodes for it. Nothing reported it."""
     other = "a1" if not limit else "b1"
     _, spec = imported(
         tmp_path,
         f"GresTypes=gpu\nNodeName=a1 CPUs=4 RealMemory=8000\nNodeName=b1 {GPU}\n"
-        f"PartitionName=p Nodes={other} Default=YES {limit}\nPartitionName=q Nodes=b1\n",
+        f"PartitionName=p Nodes={other} Default=YES {limit}\nPartitionName=q Nodes=b1 {unlimited}\n",
     )
     plan = resolve(spec, catalog.load())
     assert plan.slurm is not None
