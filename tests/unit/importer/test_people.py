@@ -1,0 +1,109 @@
+"""Groups of users and of partitions, and the files of accounts that stand in the site's folder."""
+
+from pathlib import Path
+
+import pytest
+
+from gpucluster.importer.differences import Change
+from gpucluster.importer.lines import Effect
+from gpucluster.importer.run import Imported, import_files
+
+CONF = """\
+ClusterName=site
+SlurmctldHost=ctl
+NodeName=n1 CPUs=4 RealMemory=8000
+PartitionName=main Nodes=n1 Default=YES
+PartitionName=vis Nodes=n1 {rule}
+"""
+DUMP = """\
+Cluster - 'site':Fairshare=1:QOS='normal'
+QOS - 'high':Description='x':Priority=5
+Parent - 'root'
+Account - 'lab':QOS='normal,high'
+Account - 'empty':QOS='normal,high'
+Account - 'below'
+Parent - 'below'
+Account - 'deep'
+Parent - 'lab'
+User - 'anna':DefaultAccount='lab'
+User - 'bob':DefaultAccount='lab'
+Parent - 'deep'
+User - 'cleo':DefaultAccount='deep'
+"""
+PASSWD = """\
+anna:x:2001:2000::/home/anna:/bin/bash
+bob:x:2002:2000::/home/bob:/bin/bash
+cleo:x:2003:2003::/home/cleo:/bin/bash
+zoe:x:2004:2000::/home/zoe:/bin/bash
+"""
+GROUP = "vision:x:2000:\ncuda:x:2100:bob,zoe\nlab:x:2200:bob\nanna:x:2001:\n"
+
+
+def site(folder: Path, *, rule: str = "", **others: str) -> Path:
+    """The folder of a site with these other files."""
+    (folder / "slurm.conf").write_text(CONF.format(rule=rule))
+    for name, text in others.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+def people(found: Imported) -> list[tuple[Change, tuple[str, ...], str, str | None, str | None, str]]:
+    return [
+        (row.change, row.names, row.key, row.before, row.after, str(row.place).rpartition("/")[2])
+        for row in found.differences
+        if row.kind == "passwd"
+    ]
+
+
+def refused(found: Imported) -> list[str]:
+    return [one.message for one in found.complaints if one.effect is Effect.REFUSED]
+
+
+def test_groups_that_a_spec_cannot_have_are_lost(tmp_path: Path) -> None:
+    """Regression: the gid of passwd was nowhere in the report."""
+    folder = site(tmp_path, assoc_dump=DUMP, passwd=PASSWD)
+    found = import_files([folder, folder / "assoc.dump", folder / "passwd"], version="26.05")
+    own = "the uid"
+    assert people(found) == [(Change.CHANGED, ("anna", "bob"), "gid", "2000", own, "passwd:1")]
+    (folder / "group").write_text(GROUP)
+    files = [folder, folder / "assoc.dump", folder / "passwd", folder / "group"]
+    assert people(import_files(files, version="26.05")) == [
+        (Change.LOST, ("bob",), "groups", "cuda,lab", None, "group:2"),
+        (Change.CHANGED, ("anna", "bob"), "gid", "2000 (vision)", own, "passwd:1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "others", "said"),
+    [
+        ("AllowGroups=vision", {}, "AllowGroups=vision of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the group, for example with `groupadd` and `usermod --append --groups`; `getent group vision` on the site names the members"),
+        ("AllowGroups=vision,cuda", {"passwd": PASSWD, "group": GROUP}, "AllowGroups=vision,cuda of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the groups, for example with `groupadd` and `usermod --append --groups`; of the imported users anna,bob are members"),
+        ("AllowGroups=lab", {"passwd": PASSWD.replace("anna", "ann"), "group": GROUP.replace("bob", "zoe")}, "AllowGroups=lab of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the group, for example with `groupadd` and `usermod --append --groups`; none of the imported users is a member"),
+        ("AllowGroups=ALL", {}, ""),
+        ("AllowAccounts=empty", {}, "AllowAccounts=empty of the partition vis: no imported user has one of them; add the users in `accounts`"),
+        ("AllowAccounts=empty,lab", {}, ""),
+        ("AllowAccounts=below", {}, ""),
+        ("AllowQos=high", {}, ""),
+    ],
+)  # fmt: skip
+def test_rule_whose_members_are_not_imported_refuses_jobs(
+    rule: str, others: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """Regression: AllowGroups was kept and nobody was in the group, so no job of the partition began."""
+    folder = site(tmp_path, rule=rule, assoc_dump=DUMP, **others)
+    files = [folder, folder / "assoc.dump", *(folder / name for name in others)]
+    assert refused(import_files(files, version="26.05")) == ([said] if said else [])
+
+
+def test_qos_that_no_imported_user_has_refuses_jobs(tmp_path: Path) -> None:
+    dump = DUMP.replace("'lab':QOS='normal,high'", "'lab'")
+    folder = site(tmp_path, rule="AllowQos=high", assoc_dump=dump)
+    assert refused(import_files([folder, folder / "assoc.dump"], version="26.05")) == [
+        "AllowQos=high of the partition vis: no imported user has one of them; add the users in `accounts`"
+    ]
+
+
+def test_partition_that_is_down_has_no_other_line(tmp_path: Path) -> None:
+    """Without the dump its AllowAccounts is lost, and nobody uses it."""
+    folder = site(tmp_path, rule="AllowGroups=vision AllowAccounts=lab")
+    assert refused(import_files([folder], version="26.05")) == []
