@@ -23,7 +23,7 @@ def import_(  # noqa: PLR0917 -- the options of the command
         list[Path],
         typer.Argument(
             metavar="SLURM.CONF [FILE]...",
-            help="The site's slurm.conf or its folder, then gres.conf, topology.conf or topology.yaml, cgroup.conf, assoc.dump of `sacctmgr dump`, passwd of `getent passwd`.",
+            help="The site's slurm.conf or its folder, then gres.conf, topology.conf or topology.yaml, cgroup.conf, assoc.dump of `sacctmgr dump`, passwd of `getent passwd`, group of `getent group`.",
         ),
     ],
     to: Annotated[

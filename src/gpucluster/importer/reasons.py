@@ -149,6 +149,10 @@ _CHANGED = {
     ("node", "state"): "the hosts of a spec are always on; `scontrol update` drains one",
     ("node", "features"): "gpucluster adds the names of the pool, the machine and the GPU model",
     ("partition", "default"): "slurmctld takes the last partition with Default=YES, and so does the spec",
+    (
+        "passwd",
+        "gid",
+    ): "a user of a spec has a group of its own, which becomes the primary one on each host: files of the old group are then those of others",
     ("partition", "partitionname"): "a partition of a spec has letters, digits, '.', '_' and '-'",
     ("partition", "nodes"): "a partition of a spec has the hosts of its pools",
 }
@@ -184,5 +188,6 @@ _PROGRAMS = {  # a program of the site: what to do with it
 _EXTRA_KINDS = {kind: catalog.slurm_key_names(kind).keys() for kind in OWNED}
 _LINES_OF_OTHERS = {
     "nodeset": "the partitions of a spec name pools instead",
+    "passwd": "a spec has no groups: a host keeps those that it has, and a new machine, such as the head, has none",
     "downnodes": "`scontrol update` sets the state of a node",
 }

@@ -13,6 +13,7 @@ from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.files import Folder, require_text
 from gpucluster.importer.lines import Complaint, NotReadableError, Reader
 from gpucluster.importer.made import Made
+from gpucluster.importer.people import read_people, report_members, with_groups
 from gpucluster.importer.read_site import read_site
 from gpucluster.importer.refused import valid_spec
 from gpucluster.importer.restrictions import with_restrictions
@@ -36,7 +37,8 @@ _KINDS = (  # a part of the file's name -> its kind; other files are read only i
     (".dump", "associations"),
     ("passwd", "passwd"),
 )
-_NOT_OF_SLURM = ("associations", "passwd")
+_GROUP = "group"  # the whole name: it is a part of other names
+_NOT_OF_SLURM = ("associations", "passwd", _GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,9 @@ def import_files(files: Sequence[Path], *, version: str, name: str | None = None
     plan = resolve(report.spec, catalog.load())
     if plan.slurm is None:
         raise TypeError("a spec of hosts has Slurm")
-    rendered = read_rendered(render(plan))
+    rendered, people = read_rendered(render(plan)), read_people(of_accounts)
+    with_groups(site, rendered, made, people)
+    report_members(site, made, plan, people)
     return Imported(
         name=plan.name,
         text=text,
@@ -167,7 +171,7 @@ def _read(files: Sequence[Path]) -> tuple[Site, dict[str, tuple[str, str]]]:
     for file in others:
         if file not in folder.used:
             raise GpuclusterError(
-                f"{file}: slurm.conf does not include it, and its name is none of gres.conf, topology.conf, cgroup.conf, assoc.dump, passwd",
+                f"{file}: slurm.conf does not include it, and its name is none of gres.conf, topology.conf, cgroup.conf, assoc.dump, passwd, group",
                 next_step="leave it out",
             )
     return site, of_accounts
@@ -188,4 +192,5 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
 def _kind(file: Path) -> str | None:
     if file.name in beside.FILES:
         return file.name
-    return next((kind for part, kind in _KINDS if part in file.name.lower()), None)
+    name = file.name.lower()
+    return _GROUP if name == _GROUP else next((kind for part, kind in _KINDS if part in name), None)

@@ -67,6 +67,7 @@ class Site:
     named: dict[str, Named] = field(default_factory=dict[str, Named])  # of topology.yaml
     others: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by file, such as cgroup.conf
     tmp: dict[str, Settings] = field(default_factory=dict[str, Settings])  # by node, of job_container.conf
+    people: dict[str, Settings] = field(default_factory=dict[str, Settings])  # groups by user
     gres_names: frozenset[str] = frozenset()  # of the nodes
     complaints: list[Complaint] = field(default_factory=list[Complaint])
     _told: set[Complaint] = field(default_factory=set[Complaint])
@@ -81,6 +82,7 @@ class Site:
             ("downnodes", self.downnodes),
             ("gres.conf", self.gres),
             (JOB_CONTAINER, self.tmp),
+            ("passwd", self.people),
         )
         for kind, table in named:
             made.update(

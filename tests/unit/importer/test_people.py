@@ -73,14 +73,20 @@ def test_groups_that_a_spec_cannot_have_are_lost(tmp_path: Path) -> None:
     ]
 
 
+GROUPS = (
+    "AllowGroups of partition vis: a spec has no groups, and slurmctld asks the head for the members of {}. Jobs wait or are "
+    "refused until the head knows them, for example by `groupadd` and `usermod --append --groups`"
+)
+
+
 @pytest.mark.parametrize(
     ("rule", "others", "said"),
     [
-        ("AllowGroups=vision", {}, "AllowGroups=vision of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the group, for example with `groupadd` and `usermod --append --groups`; `getent group vision` on the site names the members"),
-        ("AllowGroups=vision,cuda", {"passwd": PASSWD, "group": GROUP}, "AllowGroups=vision,cuda of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the groups, for example with `groupadd` and `usermod --append --groups`; of the imported users anna,bob are members"),
-        ("AllowGroups=lab", {"passwd": PASSWD.replace("anna", "ann"), "group": GROUP.replace("bob", "zoe")}, "AllowGroups=lab of the partition vis: a spec has no groups, and slurmctld asks the head for their members: its jobs wait or are refused until the head has the group, for example with `groupadd` and `usermod --append --groups`; none of the imported users is a member"),
+        ("AllowGroups=vision", {}, f"{GROUPS.format('vision')}; a file of `getent group > group` beside the others names them"),
+        ("AllowGroups=vision,cuda", {"passwd": PASSWD, "group": GROUP}, f"{GROUPS.format('vision,cuda')}; of the imported users anna,bob are members"),
+        ("AllowGroups=lab", {"passwd": PASSWD, "group": GROUP.replace("bob", "zoe")}, f"{GROUPS.format('lab')}; no imported user is a member"),
         ("AllowGroups=ALL", {}, ""),
-        ("AllowAccounts=empty", {}, "AllowAccounts=empty of the partition vis: no imported user has one of them; add the users in `accounts`"),
+        ("AllowAccounts=empty", {}, "AllowAccounts of partition vis: no imported user has empty; add the users in `accounts`"),
         ("AllowAccounts=empty,lab", {}, ""),
         ("AllowAccounts=below", {}, ""),
         ("AllowQos=high", {}, ""),
@@ -99,7 +105,7 @@ def test_qos_that_no_imported_user_has_refuses_jobs(tmp_path: Path) -> None:
     dump = DUMP.replace("'lab':QOS='normal,high'", "'lab'")
     folder = site(tmp_path, rule="AllowQos=high", assoc_dump=dump)
     assert refused(import_files([folder, folder / "assoc.dump"], version="26.05")) == [
-        "AllowQos=high of the partition vis: no imported user has one of them; add the users in `accounts`"
+        "AllowQos of partition vis: no imported user has high; add the users in `accounts`"
     ]
 
 
