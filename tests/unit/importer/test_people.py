@@ -41,6 +41,7 @@ GROUP = "vision:x:2000:\ncuda:x:2100:bob,zoe\nlab:x:2200:bob\nanna:x:2001:\n"
 
 def site(folder: Path, *, rule: str = "", **others: str) -> Path:
     """The folder of a site with these other files."""
+    folder.mkdir(exist_ok=True)
     (folder / "slurm.conf").write_text(CONF.format(rule=rule))
     for name, text in others.items():
         (folder / name.replace("_", ".")).write_text(text)
@@ -113,3 +114,67 @@ def test_partition_that_is_down_has_no_other_line(tmp_path: Path) -> None:
     """Without the dump its AllowAccounts is lost, and nobody uses it."""
     folder = site(tmp_path, rule="AllowGroups=vision AllowAccounts=lab")
     assert refused(import_files([folder], version="26.05")) == []
+
+
+def other_files(found: Imported) -> list[str]:
+    """What is said of whole files."""
+    return [
+        f"{one.place.file.rpartition('/')[2]}: {one.message}"
+        for one in found.complaints
+        if "the file is not read" in one.message
+    ]
+
+
+def test_files_of_accounts_in_the_folder_are_read(tmp_path: Path) -> None:
+    """Regression: the import said that the assoc.dump is to be added, and it lay beside slurm.conf."""
+    folder = site(
+        tmp_path, rule="AllowAccounts=lab AllowGroups=cuda", assoc_dump=DUMP, passwd=PASSWD, group=GROUP
+    )
+    found = import_files([folder], version="26.05")
+    named = import_files(
+        [folder, *(folder / name for name in ("assoc.dump", "passwd", "group"))], version="26.05"
+    )
+    assert found.text == named.text
+    assert "{name: anna, uid: 2001}" in found.text
+    assert (found.complaints, found.differences) == (named.complaints, named.differences)
+
+
+OTHERS = "name it after the folder if it is the site's"
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"assoc_dump": DUMP.replace("'site'", "'test'")}, ["assoc.dump: the file is not read: it is of the cluster test, not site; " + OTHERS]),
+        ({"assoc_dump": "nonsense"}, ["assoc.dump: the file is not read: it has no line of `sacctmgr dump` with the cluster; " + OTHERS]),
+        ({"assoc_dump": DUMP, "site_dump": DUMP}, [f"{name}: the file is not read: another one is of the same kind; {OTHERS}" for name in ("assoc.dump", "site.dump")]),
+        ({"assoc_dump": DUMP, "passwd": PASSWD + "+::::::\n"}, ["passwd: the file is not read: line 5 is none of `getent passwd`; " + OTHERS]),
+        ({"assoc_dump": DUMP, "passwd": ""}, ["passwd: the file is not read: it is empty; " + OTHERS]),
+        ({"assoc_dump": DUMP, "group": "vision 2000 anna\n"}, ["group: the file is not read: line 1 is none of `getent group`; " + OTHERS]),
+        ({"assoc_sh": "sacctmgr dump\n", "notes_txt": "x"}, ["assoc.sh: the file is not read: it has no line of `sacctmgr dump` with the cluster; " + OTHERS]),
+    ],
+)  # fmt: skip
+def test_file_that_may_be_of_another_site_is_told(
+    others: dict[str, str], said: list[str], tmp_path: Path
+) -> None:
+    found = import_files([site(tmp_path, **others)], version="26.05")
+    assert other_files(found) == said
+
+
+def test_file_that_is_named_is_the_only_one_of_its_kind(tmp_path: Path) -> None:
+    folder = site(tmp_path / "site", assoc_dump=DUMP.replace("'site'", "'test'"), passwd="x")
+    (tmp_path / "my.dump").write_text(DUMP)
+    found = import_files([folder, tmp_path / "my.dump"], version="26.05")
+    assert [one.partition(":")[0] for one in other_files(found)] == ["passwd"]
+    assert "name: anna" in found.text
+
+
+def test_link_to_a_file_of_accounts_is_not_followed(tmp_path: Path) -> None:
+    folder = site(tmp_path / "site", assoc_dump=DUMP)
+    (tmp_path / "passwd").write_text(PASSWD)
+    (folder / "passwd").symlink_to(tmp_path / "passwd")
+    found = import_files([folder], version="26.05")
+    assert "uid: 2001" not in found.text
+    assert other_files(found) == [
+        f"passwd: the file is not read: it is no plain file of the folder; {OTHERS}"
+    ]
