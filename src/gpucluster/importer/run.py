@@ -8,6 +8,7 @@ from gpucluster import catalog
 from gpucluster.artifacts import Artifact
 from gpucluster.errors import GpuclusterError
 from gpucluster.importer import beside
+from gpucluster.importer.accounts_beside import accounts_beside
 from gpucluster.importer.associations import fields_of, read_associations, read_uids
 from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.files import Folder, require_text
@@ -174,6 +175,8 @@ def _read(files: Sequence[Path]) -> tuple[Site, dict[str, tuple[str, str]]]:
                 f"{file}: slurm.conf does not include it, and its name is none of gres.conf, topology.conf, cgroup.conf, assoc.dump, passwd, group",
                 next_step="leave it out",
             )
+    if files[0].is_dir():
+        of_accounts |= dict(accounts_beside(site, folder, of_accounts.keys()))
     return site, of_accounts
 
 
