@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from gpucluster.importer.differences import Change
+from gpucluster.importer.lines import Effect
 from gpucluster.importer.reasons import SLURMS_OWN
 from gpucluster.importer.run import import_files
-from gpucluster.importer.slurm_defaults import DEFAULTS
+from gpucluster.importer.slurm_defaults import DEFAULTS, SEEN
 
 CONF = """\
 ClusterName=c
@@ -74,3 +75,68 @@ def test_row_of_the_table_is_of_a_key_that_the_rendered_files_lack(
     folder = site(tmp_path, **{PARTS[kind]: f"{key}={value}"})
     (row,) = (r for r in import_files([folder], version="26.05").differences if r.before == value)
     assert (row.change, row.after, row.why) == (Change.SAME, None, SLURMS_OWN)
+
+
+RECORDED = Path(__file__).parents[2] / "recorded/checks"
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_values_of_slurm_that_jobs_see_are_those_that_slurmctld_showed(version: str) -> None:
+    """The recorded cluster has no accounting, so its slurm.conf has none of these keys; its partition has no weights of billing."""
+    lines = (line.partition("=") for line in (RECORDED / version / "config.txt").read_text().splitlines())
+    shown = {key.strip().lower(): value.strip() or "none" for key, _, value in lines}
+    own = {key: slurms for key, (slurms, _) in SEEN["slurm.conf"].items() if key.startswith("priority")}
+    assert len(own) == 5
+    assert {key: shown[key] for key in own} == own
+    partition = (RECORDED / version / "partition.txt").read_text()
+    assert "cpu=6144," in partition
+    assert "billing=6144 " in partition
+
+
+GPUS = "Gres=gpu:a100:4 Weight=1"
+DUMP = "Cluster - 'c':QOS='normal'\nParent - 'root'\nAccount - 'lab'\nParent - 'lab'\nUser - 'ann':DefaultAccount='lab'\n"
+
+
+def test_value_that_jobs_see_and_that_is_not_slurms_is_changed(tmp_path: Path) -> None:
+    """Regression: such keys stood among sixty defaults that change nothing."""
+    folder = site(tmp_path, node=GPUS)
+    (folder / "slurm.conf").write_text((folder / "slurm.conf").read_text().replace("CPUs=2", "CPUs=32"))
+    (folder / "assoc.dump").write_text(DUMP)
+    found = import_files([folder], version="26.05").differences
+    unset = "no file of the site sets it, so it has Slurm's own value: "
+    changed = {
+        row.key: (row.before, row.after, row.why.removeprefix(unset))
+        for row in found
+        if row.change is Change.CHANGED and row.place is None and row.why.startswith(unset)
+    }
+    assert changed == {
+        "AuthInfo": ("cred_expire=120", "cred_expire=60", "a requeued job begins after 61 s, and began after 121 s"),
+        "DefCPUPerGPU": ("none", "8", "a job with --gres=gpu:2 and without -c gets 16 CPUs, and got one core for each task"),
+        "TRESBillingWeights": ("none", "CPU=125.00,Mem=32.00G,GRES/gpu=1000", "a job is billed by these weights, and was by its CPUs"),
+        "PriorityDecayHalfLife": ("7-00:00:00", "14-00:00:00", "after this time use counts half in the priority of the next jobs"),
+        "PriorityFlags": ("none", "MAX_TRES", "a job is billed for the largest of its parts of a node, and was for their sum"),
+        "PriorityWeightAge": ("0", "10000", "the time that a job waits counts in its priority"),
+        "PriorityWeightFairshare": ("0", "100000", "what its account has used counts in the priority of a job"),
+        "PriorityWeightQOS": ("0", "1000000", "the QOS of a job counts in its priority"),
+        "PropagateResourceLimitsExcept": ("none", "MEMLOCK,NPROC", "a job has these limits from slurmd, and had those of the shell that submitted it"),
+    }  # fmt: skip
+    assert not [row for row in found if row.change is Change.DEFAULTED and row.key in changed]
+    assert {"PriorityMaxAge", "MaxTime"} <= {row.key for row in found if row.change is Change.DEFAULTED}
+
+
+def test_key_that_the_site_sets_has_its_own_row(tmp_path: Path) -> None:
+    folder = site(tmp_path, settings="PropagateResourceLimitsExcept=MEMLOCK,NPROC\nAuthInfo=cred_expire=90")
+    found = {row.key: row for row in import_files([folder], version="26.05").differences}
+    assert found["PropagateResourceLimitsExcept"].change is Change.SAME
+    assert (found["AuthInfo"].before, found["AuthInfo"].place is None) == ("cred_expire=90", False)
+
+
+def test_memory_that_a_partition_begins_to_limit_refuses_jobs(tmp_path: Path) -> None:
+    """S16: with MaxCPUsPerNode the rendered line has MaxMemPerCPU, and jobs with --mem=0 or --exclusive are refused."""
+    rows_ = import_files([site(tmp_path, partition="MaxCPUsPerNode=1")], version="26.05").differences
+    (row,) = (one for one in rows_ if one.key == "MaxMemPerCPU")
+    assert (row.effect, row.before) == (Effect.REFUSED, None)
+    assert (
+        row.why
+        == "with `max_cpus_per_node` a job has no more memory for each CPU: one above it has more CPUs, or is refused"
+    )
