@@ -4,7 +4,7 @@ same       the value is the same, or the site's is Slurm's own and the rendered 
 moved      the same value has another key
 defaulted  only the rendered files have it: gpucluster decides it
 lost       only the site's files have it
-changed    both have it, with different values
+changed    both have it, with different values; or the site has Slurm's own value, and jobs see the other one
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,11 @@ from gpucluster.importer.lines import Effect, FileLine
 from gpucluster.importer.made import Made
 from gpucluster.importer.reasons import SLURMS_OWN, Change, WhyLost, why
 from gpucluster.importer.site import JOB_CONTAINER, Key, Setting, Site
+from gpucluster.importer.slurm_defaults import seen_by_jobs
 from gpucluster.slurm import hostlist
+
+NOWHERE = FileLine("", 0)
+UNSET = "no file of the site sets it, so the site has Slurm's own value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,9 @@ def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Diffe
         if reason == SLURMS_OWN:
             change = Change.SAME
         effect = None if change in (Change.SAME, Change.MOVED) else effect_of(key, old, new, reason)
+        if new is not None and change is Change.DEFAULTED and (seen := _seen(key, new, rendered)):
+            change, reason = Change.CHANGED, f"{UNSET}: {seen[1]}"
+            old = Setting(seen[0], NOWHERE, new.written)
         values = (old is None, new is None) if low in _OF_EACH else (old and old.value, new and new.value)
         written = (new or old or _NOTHING).written
         if kind == "gres.conf" and " " in low:
@@ -91,7 +98,7 @@ def _row(change: Any, kind: Any, written: Any, why: Any, effect: Any, cells: lis
         before=_values([cell.old for cell in cells]),
         after=_values([cell.new for cell in cells]),
         why=why,
-        place=None if cells[0].old is None else cells[0].old.place,
+        place=None if cells[0].old is None or cells[0].old.place == NOWHERE else cells[0].old.place,
         effect=effect,
     )
 
@@ -101,6 +108,14 @@ def _values(settings: list[Setting | None]) -> str | None:
     if not values:
         return None
     return values[0] if len(set(values)) == 1 else hostlist.fold(values)
+
+
+def _seen(key: Key, new: Setting, rendered: Site) -> tuple[str, str] | None:
+    """What jobs see of a value of ours. A job that has its nodes alone has all their CPUs."""
+    kind, name, low = key
+    if low == "defcpupergpu" and "oversubscribe" in rendered.partitions[name]:
+        return None
+    return seen_by_jobs(kind, low, new.value)
 
 
 def _same_hosts(key: Key, site: Site, rendered: Site, made: Made) -> bool:
@@ -152,4 +167,4 @@ _OF_EACH = frozenset(
     ("nodename", "nodeaddr", "nodehostname", "bcastaddr", "port")
 )  # each node has its own value
 _OF_FILES = (("slurm.conf", "", "jobsubmitplugins"),)  # `lua` names another script in each
-_NOTHING = Setting("", FileLine("", 0), "")
+_NOTHING = Setting("", NOWHERE, "")

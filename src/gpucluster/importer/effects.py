@@ -190,6 +190,7 @@ _ALSO_NEW_BY_USE: _Table = (  # also where the site's files have no such key
     (_state, "partition", ("state",)),
     (_confined, "slurm.conf", ("taskplugin",)),
     (_moved, "slurm.conf", ("statesavelocation",)),
+    (_limit, "partition", ("maxmempercpu",)),
     (_bound, "cgroup.conf", ("constrainramspace", "constrainswapspace", "constraindevices")),
 )
 _BY_USE: _Table = (
@@ -202,7 +203,7 @@ _BY_USE: _Table = (
     (_drained, "node", ("state",)),
     (_drained, "downnodes", ("state",)),
     (_limit, "slurm.conf", ("maxmempercpu", "maxmempernode", "maxstepcount", "maxtaskspernode")),
-    (_limit, "partition", ("qos", "maxtime", "maxnodes", "minnodes", "maxcpuspernode", "maxcpuspersocket", "maxmempercpu", "maxmempernode")),
+    (_limit, "partition", ("qos", "maxtime", "maxnodes", "minnodes", "maxcpuspernode", "maxcpuspersocket", "maxmempernode")),
     (_size, "slurm.conf", ("maxjobcount", "maxarraysize")),
     (_size, "node", ("cpus", "realmemory")),
     (_left, "slurm.conf", ("defmempercpu", "defmempernode", "defmempergpu", "overtimelimit")),

@@ -158,6 +158,10 @@ _CHANGED = {
 }
 _DEFAULTED = {
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
+    (
+        "partition",
+        "maxmempercpu",
+    ): "with `max_cpus_per_node` a job has no more memory for each CPU: one above it has more CPUs, or is refused",
     ("partition", "priorityjobfactor"): "Priority of the site sets it, too",
     (
         "cgroup.conf",

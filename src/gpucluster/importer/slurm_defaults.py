@@ -4,7 +4,9 @@ tests/slurm/test_slurm_defaults.py asks slurmctld of both versions for those of 
 are cgroup.conf(5)'s. Keys that `extra` takes need no row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from gpucluster.importer import keys
 
 NO_PLUGIN = "none"  # how the name of a plugin ends that does nothing; slurmctld shows none
 DEFAULTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # kind -> key -> its values, in lower case
@@ -37,3 +39,48 @@ DEFAULTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # kind -> key -> its 
 def is_default(kind: str, key: str, value: str) -> bool:
     """Whether Slurm has this value without the key."""
     return value.lower() in DEFAULTS.get(kind, {}).get(key, ())
+
+
+def seen_by_jobs(kind: str, key: str, value: str) -> tuple[str, str] | None:
+    """Slurm's own value of a key that the site does not set, and what a job sees of ours; None if they do the same."""
+    slurms, of_jobs = SEEN.get(kind, {}).get(key, (value, _nothing))
+    return None if keys.same(kind, key, slurms, value) else (slurms, of_jobs(value))
+
+
+def _nothing(_value: str) -> str:
+    return ""
+
+
+def _of_gpu(value: str) -> str:
+    """S16."""
+    return (
+        f"a job with --gres=gpu:2 and without -c gets {2 * int(value)} CPUs, and got one core for each task"
+    )
+
+
+def _requeued(value: str) -> str:
+    """S06."""
+    return f"a requeued job begins after {int(value.rpartition('=')[2]) + 1} s, and began after 121 s"
+
+
+def _always(text: str) -> Callable[[str], str]:
+    return lambda _value: text
+
+
+# tests/recorded/checks has Slurm's values of priorities and billing; the others: S06, S16, S19.
+SEEN: Mapping[str, Mapping[str, tuple[str, Callable[[str], str]]]] = {  # kind -> key -> Slurm's own value, what jobs see
+    "slurm.conf": {
+        "authinfo": ("cred_expire=120", _requeued),
+        "prioritydecayhalflife": ("7-00:00:00", _always("after this time use counts half in the priority of the next jobs")),
+        "priorityflags": ("none", _always("a job is billed for the largest of its parts of a node, and was for their sum")),
+        "priorityweightage": ("0", _always("the time that a job waits counts in its priority")),
+        "priorityweightfairshare": ("0", _always("what its account has used counts in the priority of a job")),
+        "priorityweightqos": ("0", _always("the QOS of a job counts in its priority")),
+        "propagateresourcelimitsexcept": ("none", _always("a job has these limits from slurmd, and had those of the shell that submitted it")),
+    },
+    "partition": {
+        "defcpupergpu": ("none", _of_gpu),
+        "defmempercpu": ("0", _always("a job that asks for no memory has so many MiB for each CPU, and had no such limit")),
+        "tresbillingweights": ("none", _always("a job is billed by these weights, and was by its CPUs")),
+    },
+}  # fmt: skip

@@ -12,7 +12,7 @@ from support.golden_tree import Golden
 from gpucluster import catalog
 from gpucluster.cli.import_ import report
 from gpucluster.importer import keys
-from gpucluster.importer.differences import Change, Difference
+from gpucluster.importer.differences import UNSET, Change, Difference
 from gpucluster.importer.reasons import SLURMS_OWN
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.plan.resolve import resolve
@@ -91,7 +91,7 @@ def test_classes_say_what_the_values_say(name: str) -> None:
         assert (row.after is None) == (row.change is Change.LOST or row.why == SLURMS_OWN), row
         if row.change in (Change.LOST, Change.CHANGED, Change.MOVED):
             assert row.why, row
-            assert row.place is not None, row
+            assert (row.place is None) == row.why.startswith(UNSET), row
         if row.change is Change.CHANGED:
             assert row.before != row.after, row
 

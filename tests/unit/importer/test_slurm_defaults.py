@@ -73,7 +73,7 @@ def test_row_of_the_table_is_of_a_key_that_the_rendered_files_lack(
 ) -> None:
     """A key that stands in `extra` has no row."""
     folder = site(tmp_path, **{PARTS[kind]: f"{key}={value}"})
-    (row,) = (r for r in import_files([folder], version="26.05").differences if r.before == value)
+    (row,) = (r for r in import_files([folder], version="26.05").differences if r.before == value and r.place)
     assert (row.change, row.after, row.why) == (Change.SAME, None, SLURMS_OWN)
 
 
@@ -100,10 +100,12 @@ DUMP = "Cluster - 'c':QOS='normal'\nParent - 'root'\nAccount - 'lab'\nParent - '
 def test_value_that_jobs_see_and_that_is_not_slurms_is_changed(tmp_path: Path) -> None:
     """Regression: such keys stood among sixty defaults that change nothing."""
     folder = site(tmp_path, node=GPUS)
-    (folder / "slurm.conf").write_text((folder / "slurm.conf").read_text().replace("CPUs=2", "CPUs=32"))
+    (folder / "slurm.conf").write_text(
+        (folder / "slurm.conf").read_text().replace("CPUs=2", "CPUs=32 RealMemory=128000")
+    )
     (folder / "assoc.dump").write_text(DUMP)
     found = import_files([folder], version="26.05").differences
-    unset = "no file of the site sets it, so it has Slurm's own value: "
+    unset = "no file of the site sets it, so the site has Slurm's own value: "
     changed = {
         row.key: (row.before, row.after, row.why.removeprefix(unset))
         for row in found
@@ -122,6 +124,12 @@ def test_value_that_jobs_see_and_that_is_not_slurms_is_changed(tmp_path: Path) -
     }  # fmt: skip
     assert not [row for row in found if row.change is Change.DEFAULTED and row.key in changed]
     assert {"PriorityMaxAge", "MaxTime"} <= {row.key for row in found if row.change is Change.DEFAULTED}
+
+
+def test_job_that_has_its_nodes_alone_has_all_cpus(tmp_path: Path) -> None:
+    folder = site(tmp_path, node="Gres=gpu:a100:2", partition="OverSubscribe=EXCLUSIVE")
+    rows_ = import_files([folder], version="26.05").differences
+    assert [row.change for row in rows_ if row.key == "DefCPUPerGPU"] == [Change.DEFAULTED]
 
 
 def test_key_that_the_site_sets_has_its_own_row(tmp_path: Path) -> None:
