@@ -59,7 +59,9 @@ def test_retained_data_is_listed_and_adopted_by_next_up(holding: Cluster) -> Non
     assert "FSx for Lustre of 1200 GiB fs-" in text
     assert "disk of 100 GiB vol-" in text
     assert f"(no price for {REGION}) a month" in text, "unknown, not 0: the price list is of another region"
-    assert text.endswith("to delete it permanently: gpucluster down burst --aws --delete-data --confirm burst")
+    assert text.endswith(
+        "to delete it permanently: gpucluster down burst --aws --delete-data --confirm burst"
+    )
     assert [one for one in run.deployed_resources(holding.target) if not one.retained] == []
     again = emptied(a_place(holding))
     assert (again.was_empty, again.resources) == (True, 0)
