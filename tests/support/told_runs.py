@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpucluster.elastic.decide.facts import TAKEN
+
 
 def untold_runs(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Report runs that ended and came back without a signal after the daemon had heard a spot notice for one of their nodes."""
@@ -17,7 +19,7 @@ def untold_runs(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 if heard:
                     yield heard
                 running, heard = True, ""
-            case "interrupted" if running and m["detail"].startswith("spot"):
+            case "interrupted" if running and _is_notice(m["detail"]):
                 heard = f"no signal for {m['instance']}: {m['detail']}"
             case "signalled":
                 running, heard = False, ""  # one signal is enough for this run
@@ -25,6 +27,11 @@ def untold_runs(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 running = False
             case _:
                 pass
+
+
+def _is_notice(detail: str) -> bool:
+    """The end of an instance that nobody announced is found afterwards, perhaps while Slurm still believes that the job runs."""
+    return detail.startswith("spot") and not detail.endswith(TAKEN)
 
 
 def second_requeues(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from support.told_runs import second_requeues, untold_runs
 
+from gpucluster.elastic.decide.facts import TAKEN
+
 
 def _events(*rows: str) -> list[dict[str, Any]]:
     """Each row: `what`, or `what instance detail`."""
@@ -26,6 +28,7 @@ NOTICE = "interrupted i-1 spot: reclaimed"
         (("running", NOTICE, "gone i-1", "released", "running", "released"), 1),
         (("running", NOTICE, "released"), 0),  # the run ended by itself
         (("placed", NOTICE, "running", "released"), 0),  # a job that starts is requeued without a signal
+        (("running", f"interrupted i-1 spot: {TAKEN}", "gone i-1", "released", "running", "released"), 0),
         (("running", "interrupted i-1 rebalance: may be", "released", "running"), 0),
         (("running", NOTICE, "interrupted i-2 spot: reclaimed", "signalled i-1 USR1", "requeued i-1", "running"), 0),
     ],

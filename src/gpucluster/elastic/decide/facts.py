@@ -87,6 +87,7 @@ _OLD_ADDRESS = (
 )
 _POWERED_DOWN = (SlurmPhase.OFF, SlurmPhase.DOWN_OFF)
 _LISTED = (InstanceStatus.ALIVE, InstanceStatus.HALTED)
+TAKEN = "the cloud took this spot machine back without a notice"
 
 
 def launch_events(world: World) -> Iterator[Event]:
@@ -251,12 +252,11 @@ def _ended(world: World, slot: str, incarnation: Incarnation, instance: str) -> 
         and incarnation.up_at is not None
         and _was_reclaimed(world, instance)
     ):
-        taken = "the cloud took this spot machine back without a notice"
         yield Interrupted(
             slot=slot,
             instance=instance,
             kind=InterruptionKind.SPOT,
-            words=taken,
+            words=TAKEN,
             ends_at=world.now,
             source="cloud",
         )
