@@ -165,6 +165,14 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         "error[repeated] aws.jobs.read[1]: 's3://example-data/sets' is within 's3://example-data/' (aws.jobs.read), and has its rights",
     ),
     (
+        "a boot script that a job can delete",
+        [
+            of_aws("jobs: {write: ['s3://example-site/data']}"),
+            of_pool(f"on_boot: [{{script: 's3://example-site/data/boot.sh', sha256: {'a' * 64}}}]"),
+        ],
+        "error[script-is-writable] pools[h200].on_boot[0].script: 's3://example-site/data/boot.sh' is within 's3://example-site/data' of aws.jobs.write: who writes there deletes it, and no new node boots. Keep it in another folder",
+    ),
+    (
         "more places than a policy can say",
         [of_aws(f"jobs: {{read: [{', '.join(f's3://data-{n}' for n in range(21))}]}}")],
         "error[too-many-places] aws.jobs: 21 prefixes of 242 characters; a role's policy has room for 20 of 1600 characters in all: write the folder or the bucket above them",

@@ -16,6 +16,7 @@ from gpucluster.spec.resources import in_unit, parse_quantity
 from gpucluster.spec.rules.queueing import MAX_FLAVORS
 
 Change = tuple[str, str]
+STACKS = Path(__file__).parents[3] / "stacks"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,22 @@ def test_kubernetes_error_has_place_and_reason(changes: list[Change], expected: 
 def test_workloads_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", a_kube_spec(), catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"w.yaml:{expected}"]
+
+
+def test_boot_script_that_a_pod_can_delete_is_refused() -> None:
+    boots = f"nodes: 4, on_boot: [{{script: 's3://example-site/boot.sh', sha256: {'a' * 64}}}], capacity: [{{from: capacity-block"
+    writes = "{nvidia.com/gpu: 32}, service_accounts: [{name: saver, write: ['s3://example-site/']}]}"
+    text = changed(
+        (STACKS / "hybrid.yaml").read_text(),
+        ("{nvidia.com/gpu: 32}}", writes),
+        ("nodes: 4, capacity: [{from: capacity-block", boots),
+    )
+    (problem,) = (
+        one
+        for one in inspect_text(text, "spec.yaml", catalog.load()).problems
+        if one.id == "script-is-writable"
+    )
+    assert "is within 's3://example-site/' of service account 'saver'" in str(problem)
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     capacity.sources_enough,
     aws.machines_alike,
     aws.pool_without_gpu,
+    aws.boot_scripts,
     aws.pool_image,
     aws.placement,
     storage_lint.own_disks,

@@ -117,6 +117,24 @@ def jobs_named_once(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     yield from s3_places.named_once(part.read, part.write, ("aws", "jobs"), "aws.jobs.")
 
 
+def boot_scripts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse a script that a job or a pod may replace or delete: then no new node boots."""
+    for at, one in enumerate(spec.pools[index].on_boot):
+        for place, where in _written(spec):
+            if one.script.startswith(f"{place.rstrip('/')}/"):
+                message = f"{quoted(one.script)} is within {quoted(place)} of {where}: who writes there deletes it, and no new node boots. Keep it in another folder"
+                yield error("pools", index, "on_boot", at, "script", id="script-is-writable", message=message)
+
+
+def _written(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
+    """The places in S3 that jobs and pods write, each with its field."""
+    if spec.aws is not None and spec.aws.jobs is not None:
+        yield from ((place, "aws.jobs.write") for place in spec.aws.jobs.write)
+    for team in spec.kubernetes.teams if spec.kubernetes is not None else ():
+        for account in team.service_accounts:
+            yield from ((place, f"service account {quoted(account.name)}") for place in account.write)
+
+
 def pool_image(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
     yield from _one_image(require(spec.pools[index].image), ("pools", index, "image"))
 
