@@ -113,7 +113,7 @@ def test_our_efs_is_mounted_with_tls_and_the_role_of_the_machine(tmp_path):
     """Without `iam` EFS trusts the uid that any client sends. The scope outlives the agent, and so does the TLS proxy."""
     machine, known = a_machine(tmp_path, with_storage(STORAGE[0]), points=True)
     block_devices.mount_all(machine.machine(), known)
-    options = "iam,tls,nosuid,nodev,_netdev,nofail,accesspoint=fsap-1"
+    options = "iam,tls,noresvport,resvport,nosuid,nodev,_netdev,nofail,accesspoint=fsap-1"
     command = (*SCOPE, "mount", "-t", "efs", "-o", options, "fs-1:/", "/home")
     assert machine.commands("systemd-run") == [command]
 
