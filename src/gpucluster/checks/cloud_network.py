@@ -59,6 +59,9 @@ def _private(found: Network, want: NetworkWant) -> Iterator[CloudDifference]:
     """Machines reach S3 by the gateway endpoint, and everything else by a NAT gateway, if the plan has one."""
     for subnet in want.private:
         table = _table_of(found, subnet)
+        if subnet in found.gives_public:
+            words = f"{subnet} gives its machines public addresses (MapPublicIpOnLaunch)"
+            yield CloudDifference(words=words, step=UP)
         if table is None:
             yield CloudDifference(words=f"{subnet} has no route table of its own", step=UP)
             continue

@@ -74,6 +74,7 @@ class Network:
 
     endpoints: tuple[Endpoint, ...]
     public: Mapping[str, str]  # range of a subnet -> its id
+    gives_public: frozenset[str]  # subnets whose instances get public addresses (MapPublicIpOnLaunch)
     tables: tuple[RouteTable, ...]
     gateways: Mapping[str, str]  # NAT gateway -> its state
     acls: tuple[Acl, ...]
@@ -90,6 +91,9 @@ def parse_network(got: tuple[QueryOutput, ...]) -> Network:
     return Network(
         endpoints=tuple(map(_endpoint, rows("VpcEndpoints"))),
         public={json_fields.text(one, "CidrBlock"): json_fields.text(one, "SubnetId") for one in rows("Subnets")},
+        gives_public=frozenset(
+            json_fields.text(one, "SubnetId") for one in rows("Subnets") if one.get("MapPublicIpOnLaunch") is True
+        ),
         tables=tuple(map(_table, rows("RouteTables"))),
         gateways={
             json_fields.text(one, "NatGatewayId"): json_fields.text(one, "State") for one in rows("NatGateways")

@@ -182,6 +182,7 @@ OF_PULUMI: dict[str, tuple[Do, str]] = {
     "an endpoint without private DNS": (public_name, r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has no private DNS"),
     "an endpoint with another group": (other_group, r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has the groups default"),
     "an endpoint in two groups": (lambda b: b.ec2.modify_vpc_endpoint(VpcEndpointId=b.endpoints["ec2"], AddSecurityGroupIds=[default_group(b)]), r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has the groups burst-endpoints-1234567, default"),
+    "a subnet gives public addresses": (lambda b: b.ec2.modify_subnet_attribute(SubnetId=b.subnet(), MapPublicIpOnLaunch={"Value": True}), r"SUBNET gives its machines public addresses \(MapPublicIpOnLaunch\)"),
     "no names of hosts": (lambda b: b.ec2.modify_vpc_attribute(VpcId=b.made.vpc, EnableDnsHostnames={"Value": False}), "EnableDnsHostnames of the VPC is off"),
 }  # fmt: skip
 
