@@ -194,7 +194,7 @@ class Actor:
 
     def repeats(self) -> tuple[Repeat, ...]:
         """Return the acts that fail, and those that passes decide again and again."""
-        return self._repeats.shown(self._clients.clock())
+        return self._repeats.shown()
 
     def when_prepared(self, work: Callable[[], None]) -> None:
         """Run `work` now, or as soon as all launches that were decided are being called."""
@@ -203,10 +203,13 @@ class Actor:
         else:
             work()
 
-    def act(self, actions: Sequence[Action], seen_at: float = UNDER_WAY) -> None:
-        """Carry out `actions`, decided on a list of Slurm of `seen_at`, in order. Calls in progress are skipped."""
+    def act(self, actions: Sequence[Action], seen_at: float = UNDER_WAY, *, whole: bool = True) -> None:
+        """Carry out `actions`, decided on a list of Slurm of `seen_at`, in order. Calls in progress are skipped.
+
+        `whole`: they were decided with the views of Slurm and of EC2.
+        """
         self._recent.forget(seen_at)
-        self._repeats.decided(actions, self._clients.clock())
+        self._repeats.decided(actions, self._clients.clock(), whole=whole)
         for action in grouped(actions):
             left = self._recent.left(action, seen_at, self._clients.clock())
             if left is None:

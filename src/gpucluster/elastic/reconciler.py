@@ -372,7 +372,8 @@ class Reconciler:
         self.note_standing()
         if clients.lease.held() or clients.lease.cut_off():
             observation, actions = self.observation, self.decide()
-            self._actor.act(actions, self._slurm.at if self._slurm else now)
+            whole = observation.slurm is not None and observation.cloud is not None
+            self._actor.act(actions, self._slurm.at if self._slurm else now, whole=whole)
             self.status = replace(self.status, repeats=self._actor.repeats())
             done = {handle for one in actions if isinstance(one, DeleteMessages) for handle in one.handles}
             rest = tuple(event for event in self.status.events if event.handle not in done)

@@ -1,12 +1,13 @@
 """Acts that the daemon decides pass after pass, because they fail or show no effect: since when, how often, and the last error."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from gpucluster.elastic.decide.terminations import AGAIN_S
 from gpucluster.elastic.model import Action, Comment, LaunchGang, Repeat, Requeue, Terminate
 from gpucluster.elastic.sent_updates import TARGETS
 
-KEPT_S = 60.0  # a failed act that no pass decides for so long is over; a pass without a view of EC2 decides few acts
+KEPT_S = 60.0  # an act that failed, or that was decided before the view of EC2 was lost, is forgotten so long after the last pass
 
 
 class Repeats:
@@ -17,15 +18,29 @@ class Repeats:
         self._known: dict[tuple[str, str], Repeat] = {}
         self._passes_s = passes_s
 
-    def decided(self, actions: Iterable[Action], now: float) -> None:
-        """Note what a pass decides, and forget what no pass decides any more."""
-        self._known = {key: one for key, one in self._known.items() if self._goes_on(one, now)}
-        for key in (key for action in actions for key in _keys(action)):
+    def decided(self, actions: Iterable[Action], now: float, *, whole: bool = True) -> None:
+        """Note what a pass decides, and forget what it does not decide any more. `whole`: it had all views, so it decides all acts."""
+        keys = [key for action in actions for key in _keys(action)]
+        for key in [
+            key for key, one in self._known.items() if one.since > now or self._is_over(key, now, keys, whole)
+        ]:
+            del self._known[key]
+        for key in keys:
             old = self._known.get(key)
             if old is None:
                 self._known[key] = Repeat(act=key[0], target=key[1], since=now, last=now)
             else:
                 self._known[key] = replace(old, last=now, times=old.times + 1)
+
+    def _is_over(
+        self, key: tuple[str, str], now: float, keys: Collection[tuple[str, str]], whole: bool
+    ) -> bool:
+        """Whether a pass shows that the act worked: it would decide it again. Then the next one is for another job."""
+        one = self._known[key]
+        if key in keys:
+            return False
+        kept_s = AGAIN_S if whole and not one.error else max(KEPT_S, self._passes_s)
+        return now - one.last > kept_s
 
     def tried(self, action: Action, error: str) -> None:
         """Note the result of a try; an empty error is a success, after which its effect is awaited anew."""
@@ -36,15 +51,11 @@ class Repeats:
             elif old is not None:
                 self._known[key] = replace(old, error=error)
 
-    def shown(self, now: float) -> tuple[Repeat, ...]:
-        """Return the acts that fail, and those that all passes decide for longer than two passes take."""
-        known = (one for one in self._known.values() if self._goes_on(one, now))
-        return tuple(one for one in known if one.error or one.last - one.since > self._passes_s)
-
-    def _goes_on(self, one: Repeat, now: float) -> bool:
-        """Whether the next decision is the same act again. With a pause it is another act, for example for the next job."""
-        set_back = one.since > now  # the clock
-        return not set_back and now - one.last <= (KEPT_S if one.error else self._passes_s)
+    def shown(self) -> tuple[Repeat, ...]:
+        """Return the acts that fail, and those that passes decide for longer than two passes take."""
+        return tuple(
+            one for one in self._known.values() if one.error or one.last - one.since > self._passes_s
+        )
 
 
 def _keys(action: Action) -> Iterator[tuple[str, str]]:
