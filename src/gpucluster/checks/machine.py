@@ -1,4 +1,4 @@
-"""Check the system of a machine: units, metadata guard, disks, clock."""
+"""Check the system of a machine: units, disks, clock."""
 
 import re
 from collections.abc import Iterator

@@ -90,4 +90,7 @@ def _same_spec(found: str, published: SpecSource, want: Reviewed) -> CheckResult
             f"{found}, but its plan is another one", f"the plan of {want.file}", remedy=_HERE + want.publish
         )
     words = f"{found}; gpucluster {published.version} made its plan, and {mine} makes another one of the same spec"
-    return warned(words, f"the plan of {want.file} by gpucluster {mine}", _HERE + want.publish)
+    remedy = (
+        f"{_HERE}compare with gpucluster {published.version}; or, to apply the plan of {mine}: {want.publish}"
+    )
+    return warned(words, f"the plan of {want.file} by gpucluster {mine}", remedy)

@@ -93,11 +93,13 @@ def changed_paths(old: str, new: str) -> tuple[str, ...]:
 def committed(file: Path) -> tuple[str, bool]:
     """Return the last commit that changed a file, empty if there is none, and whether the file differs from HEAD's.
 
-    Outside of a repository nothing differs. Of a link, the file that it leads to counts.
+    Outside of a repository nothing differs. Of a link, the file that it leads to counts, if it is in a repository, too.
     """
-    file = file.resolve()
     if _git("rev-parse", "--is-inside-work-tree", cwd=file.parent).code != 0:
         return "", False
+    target = file.resolve()
+    if target != file and _git("rev-parse", "--is-inside-work-tree", cwd=target.parent).code == 0:
+        file = target
     commit = _git("rev-list", "--max-count=1", "HEAD", "--", file.name, cwd=file.parent).stdout.strip()
     head = _git("rev-parse", "--verify", "--quiet", f"HEAD:./{file.name}", cwd=file.parent).stdout.strip()
     now = _git("hash-object", "--", file.name, cwd=file.parent).stdout.strip()

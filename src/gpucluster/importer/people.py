@@ -40,19 +40,25 @@ class People:
 def read_people(files: Mapping[str, tuple[str, str]]) -> People:
     """Read the files by kind, each with its name and text; broken lines are left out."""
     gids = {row[0]: (int(row[3]), place) for row, place in _rows(files, "passwd", 3)}
-    groups = {
-        int(row[2]): _Group(row[0], frozenset(filter(None, row[3].split(",") if len(row) > 3 else [])), place)
+    rows = [
+        (
+            int(row[2]),
+            _Group(row[0], frozenset(filter(None, row[3].split(",") if len(row) > 3 else [])), place),
+        )
         for row, place in _rows(files, "group", 2)
-    }
-    members: dict[str, set[str]] = {}
+    ]
+    groups: dict[int, _Group] = {}
+    by_gid: dict[int, set[str]] = {}  # slurmctld takes the members of all names of a number
     others: dict[str, list[_Group]] = {}
-    for one in groups.values():
-        members.setdefault(one.name, set()).update(one.members)
+    for gid, one in rows:
+        groups.setdefault(gid, one)
+        by_gid.setdefault(gid, set()).update(one.members)
         for user in one.members - {one.name}:
             others.setdefault(user, []).append(one)
     for user, (gid, _) in gids.items():
         if gid in groups:
-            members[groups[gid].name].add(user)
+            by_gid[gid].add(user)
+    members = {one.name: by_gid[gid] for gid, one in rows}
     return People(gids, groups, members, others)
 
 

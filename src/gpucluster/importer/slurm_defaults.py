@@ -53,9 +53,7 @@ def _nothing(_value: str) -> str:
 
 def _of_gpu(value: str) -> str:
     """S16."""
-    return (
-        f"a job with --gres=gpu:2 and without -c gets {2 * int(value)} CPUs, and got one core for each task"
-    )
+    return f"a job without -c gets {value} CPUs for each GPU, and got one core for each task"
 
 
 def _requeued(value: str) -> str:
@@ -72,7 +70,7 @@ SEEN: Mapping[str, Mapping[str, tuple[str, Callable[[str], str]]]] = {  # kind -
     "slurm.conf": {
         "authinfo": ("cred_expire=120", _requeued),
         "prioritydecayhalflife": ("7-00:00:00", _always("after this time use counts half in the priority of the next jobs")),
-        "priorityflags": ("none", _always("a job is billed for the largest of its parts of a node, and was for their sum")),
+        "priorityflags": ("none", _always("a job is billed for the largest of its weighted parts of a node, not for their sum")),
         "priorityweightage": ("0", _always("the time that a job waits counts in its priority")),
         "priorityweightfairshare": ("0", _always("what its account has used counts in the priority of a job")),
         "priorityweightqos": ("0", _always("the QOS of a job counts in its priority")),

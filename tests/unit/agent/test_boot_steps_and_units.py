@@ -34,7 +34,7 @@ def test_guard_of_the_image_equals_root_only_rules():
 
 @pytest.mark.parametrize("users", [("root",), ("root", "slurm")])
 def test_guard_names_who_reaches_metadata_and_file_servers(users):
-    """Who reaches what by these rules is tried in tests/guest/test_guard.py, on the kernel of Debian."""
+    """By which sockets an owner passes them is tried in tests/guest/test_guard.py, on Debian's kernel."""
     text = guard_rules.rules(users)
     who = f"{{ {', '.join(users)} }}"
     for address in ("ip daddr 169.254.169.254", "ip6 daddr fd00:ec2::254"):
@@ -44,12 +44,12 @@ def test_guard_names_who_reaches_metadata_and_file_servers(users):
     assert owners == [
         f"meta skuid {who} accept",
         f"meta skuid != {who} reject with icmpx admin-prohibited",
-        "meta skuid { root } accept",
-        "meta skuid != { root } reject with icmpx admin-prohibited",
+        *("meta skuid { root } accept", "meta skuid != { root } reject with icmpx admin-prohibited") * 2,
     ]
     opens = "tcp flags & (syn | ack) == syn"
     assert [line.strip() for line in text.splitlines() if "dport" in line] == [
-        f"tcp dport {{ 988, 1018-1023, 2049, 6890 }} {opens} goto servers",
+        f"tcp dport {{ 988, 1018-1023, 2049 }} {opens} goto servers",
+        f"tcp dport 6890 {opens} goto daemon",
         f"ip daddr 127.0.0.0/8 tcp dport 20049-21049 {opens} goto servers",
         f"tcp dport {{ 988, 1018-1023, 2049, 6890 }} {opens} drop",
     ]

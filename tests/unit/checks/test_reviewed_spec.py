@@ -48,7 +48,7 @@ def result(published: SpecSource | None, order: Order = Order.UNKNOWN, applied: 
             Order.UNKNOWN,
             CheckStatus.WARN,
             "gpucluster 1.0 made its plan, and 2.0 makes another one",
-            UP,
+            "on your computer: compare with gpucluster 1.0; or, to apply the plan of 2.0: pulumi up",
         ),
     ],
     ids=["same", "text", "uncommitted", "never", "older", "newer", "dirty", "unnamed", "tampered", "version"],

@@ -295,10 +295,25 @@ def test_port_that_a_user_reaches_fails_the_guard():
     assert "an ordinary user reaches port 2049 by SMC, port 988 by SMC" in result.found
 
 
-def test_attempt_that_did_not_end_is_no_pass():
-    ended = QueryOutput(code=0, stdout="port 988 by SMC\n")
-    with pytest.raises(ParseError, match="attempts of a user"):
-        guard.parse_guard((http("200"), http("000"), rules_of("healthy"), ended))
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        QueryOutput(code=0, stdout="port 988 by SMC\n"),
+        QueryOutput(code=126, stdout="", stderr="Permission denied"),
+        QueryOutput(code=124, stdout=""),
+    ],
+)
+def test_attempt_that_did_not_end_is_no_pass_and_hides_no_fault(attempt: QueryOutput):
+    want = guard.Guard(users=guard_rules.HEAD_USERS)
+
+    def result(user: str, situation: str):
+        return guard.evaluate_guard(
+            guard.parse_guard((http("200"), http(user), rules_of(situation), attempt)), want
+        )
+
+    assert result("000", "healthy").verdict is UNKNOWN
+    assert result("200", "healthy").verdict is FAIL
+    assert result("000", "gone").verdict is FAIL
 
 
 def http(status: str) -> QueryOutput:

@@ -112,6 +112,17 @@ def test_of_a_link_the_file_counts_that_it_leads_to(folder: Path, git: Git) -> N
     assert source_of(folder / "link.yaml", a_plan()).dirty
 
 
+def test_link_out_of_the_repository_is_dirty(
+    folder: Path, git: Git, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nobody reviews the file that it leads to."""
+    outside = tmp_path_factory.mktemp("outside") / "burst.yaml"
+    outside.write_text(SPEC)
+    (folder / "link.yaml").symlink_to(outside)
+    committed(git, "add a link")
+    assert source_of(folder / "link.yaml", a_plan()).dirty
+
+
 def test_record_of_a_bundle_is_read_again_and_another_file_is_refused(folder: Path) -> None:
     found = source(folder)
     assert read(artifact(found).content) == found

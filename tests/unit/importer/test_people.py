@@ -178,3 +178,11 @@ def test_link_to_a_file_of_accounts_is_not_followed(tmp_path: Path) -> None:
     assert other_files(found) == [
         f"passwd: the file is not read: it is no plain file of the folder; {OTHERS}"
     ]
+
+
+def test_names_of_one_number_have_the_same_members(tmp_path: Path) -> None:
+    """Regression: a second name of a gid replaced the first. slurmctld lets the members of all names in."""
+    group = "vision:x:2500:\nvision2:x:2500:anna\n"
+    folder = site(tmp_path, rule="AllowGroups=vision", assoc_dump=DUMP, passwd=PASSWD, group=group)
+    (line,) = refused(import_files([folder], version="26.05"))
+    assert "of the imported users anna are members" in line

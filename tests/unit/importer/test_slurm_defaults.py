@@ -113,10 +113,10 @@ def test_value_that_jobs_see_and_that_is_not_slurms_is_changed(tmp_path: Path) -
     }
     assert changed == {
         "AuthInfo": ("cred_expire=120", "cred_expire=60", "a requeued job begins after 61 s, and began after 121 s"),
-        "DefCPUPerGPU": ("none", "8", "a job with --gres=gpu:2 and without -c gets 16 CPUs, and got one core for each task"),
+        "DefCPUPerGPU": ("none", "8", "a job without -c gets 8 CPUs for each GPU, and got one core for each task"),
         "TRESBillingWeights": ("none", "CPU=125.00,Mem=32.00G,GRES/gpu=1000", "a job is billed by these weights, and was by its CPUs"),
         "PriorityDecayHalfLife": ("7-00:00:00", "14-00:00:00", "after this time use counts half in the priority of the next jobs"),
-        "PriorityFlags": ("none", "MAX_TRES", "a job is billed for the largest of its parts of a node, and was for their sum"),
+        "PriorityFlags": ("none", "MAX_TRES", "a job is billed for the largest of its weighted parts of a node, not for their sum"),
         "PriorityWeightAge": ("0", "10000", "the time that a job waits counts in its priority"),
         "PriorityWeightFairshare": ("0", "100000", "what its account has used counts in the priority of a job"),
         "PriorityWeightQOS": ("0", "1000000", "the QOS of a job counts in its priority"),

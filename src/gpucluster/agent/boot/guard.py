@@ -6,9 +6,10 @@ The rules match the owner of the socket (`meta skuid`), also in a user namespace
 containers behind a bridge, have no owner and are dropped.
 
 NFS and Lustre trust the uid that a client sends, so a job with its own client program is root on /home. Only root reaches
-the ports of file servers and the local ports of EFS's TLS proxy. A socket of the kernel has no file and so no owner
-(net/netfilter/nft_meta.c). The kernel's own clients of NFS and Lustre pass, because they come from ports below 1024, which only
-root binds. The TCP socket inside a user's AF_SMC socket does not. To the metadata service no such socket connects.
+the ports of file servers and the local ports of EFS's TLS proxy. A socket that the kernel opens may have no file, and then it has
+no owner (net/netfilter/nft_meta.c): such are the TCP socket inside a user's AF_SMC socket, the client of Lustre, and that of NFS
+on older kernels (on Debian's 6.1 it has a file of root). The two clients pass because they come from ports below 1024, which only
+root binds. Nothing else passes: no such socket opens a connection to the metadata service, or to the daemon.
 
 Only root reaches the elastic daemon's port for nodes, in both tables of rules: a job that opens many connections there from
 a shared node would take the places of the node's agent.

@@ -56,9 +56,7 @@ def pending(case: Case) -> Screen:
 
 
 # Slurm does not look for nodes yet, so what the cloud refused is no reason
-_WITHOUT_NODES = frozenset(
-    {Cause.DEPENDENCY, Cause.BEGIN, Cause.HELD, Cause.LIMIT, Cause.REQUEST, Cause.TOO_LARGE}
-)
+_WITHOUT_NODES = frozenset({Cause.DEPENDENCY, Cause.BEGIN, Cause.HELD, Cause.LIMIT})
 
 
 def _headline(case: Case) -> str:
