@@ -1,14 +1,15 @@
-"""A guest with Debian's own kernel: what the kernel of the test machine lacks is tried there. Root, no network.
+"""A guest with Debian's own kernel: what the kernel of the test machine lacks is tried there. The guest has no network; apt brings its kernel.
 
 QEMU emulates it, so it needs no virtualization. Its file system is an archive in memory: busybox, Python, nft, and the modules of
 Debian's kernel. A program of a test runs in it as root and prints lines.
 """
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from support.waiting import BOUND_S
 
@@ -54,22 +55,23 @@ def run(program: str, files: Mapping[str, str], folder: Path) -> tuple[str, ...]
 def _kernel() -> Path:
     """Return the unpacked package of Debian's kernel; apt checks its signature."""
     shown = _ran("apt-cache", "depends", KERNEL)
-    package = next(line.split()[1] for line in shown.splitlines() if "Depends: linux-image-" in line)
+    package = next((line.split()[1] for line in shown.splitlines() if "Depends: linux-image-" in line), None)
+    assert package is not None, f"apt does not list {KERNEL}: apt-get update"
     unpacked = CACHE / package
     if unpacked.exists():
         return unpacked
-    made = CACHE / f".{package}.{os.getpid()}"
-    made.mkdir(parents=True)
-    _ran("apt-get", "download", "-qq", package, cwd=made)
-    (archive,) = made.glob("*.deb")
-    _ran("dpkg-deb", "-x", str(archive), str(made))
-    archive.unlink()
-    (version,) = (made / "lib" / "modules").iterdir()
-    _ran("/sbin/depmod", "-b", str(made), version.name)
-    try:
-        made.rename(unpacked)
-    except OSError:  # another test was first
-        shutil.rmtree(made)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=CACHE, prefix=".", ignore_cleanup_errors=True) as folder:
+        made = Path(folder) / package
+        made.mkdir()
+        _ran("apt-get", "download", "-qq", package, cwd=made)
+        (archive,) = made.glob("*.deb")
+        _ran("dpkg-deb", "-x", str(archive), str(made))
+        archive.unlink()
+        (version,) = (made / "lib" / "modules").iterdir()
+        _ran("/sbin/depmod", "-b", str(made), version.name)
+        with suppress(OSError):  # another test was first
+            made.rename(unpacked)
     return unpacked
 
 

@@ -95,7 +95,7 @@ def print_json_error(error: GpuclusterError) -> None:
 
 def print_error(error: GpuclusterError) -> None:
     """Print the message and the next step. The problems of a spec already have their own text."""
-    typer.echo(str(error) if isinstance(error, SpecError) else f"error: {error}", err=True)
+    progress(str(error) if isinstance(error, SpecError) else f"error: {error}")
 
 
 def problems_of(error: GpuclusterError) -> list[Any]:

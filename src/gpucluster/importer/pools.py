@@ -36,7 +36,7 @@ def groups_of(site: Site, renamed: Mapping[str, str]) -> dict[Group, list[str]]:
         for node in site.members(partition):
             memberships.setdefault(node, []).append(name)
     groups: dict[Group, list[str]] = {}
-    unset = {} if _keeps_order(site, renamed) else {"Weight": str(SLURMS_WEIGHT)}
+    unset = {} if _keeps_order(site, renamed, memberships) else {"Weight": str(SLURMS_WEIGHT)}
     for node in renamed:
         settings = site.nodes[node]
         extra = tuple(sorted({**unset, **extra_of("node", [settings])}.items()))
@@ -45,18 +45,16 @@ def groups_of(site: Site, renamed: Mapping[str, str]) -> dict[Group, list[str]]:
     return groups
 
 
-def _keeps_order(site: Site, nodes: Iterable[str]) -> bool:
+def _keeps_order(site: Site, nodes: Iterable[str], memberships: Mapping[str, list[str]]) -> bool:
     """Whether the nodes of each partition keep their order of preference if the plan gives a Weight to those without one."""
-    both = {
-        node: (_weight(one, SLURMS_WEIGHT), _weight(one, _plans_weight(one)))
-        for node, one in site.nodes.items()
-    }
-    known = set(nodes)
-    for partition in site.partitions.values():
-        found = sorted({both[node] for node in site.members(partition) if node in known})
-        if any(one[0] == other[0] or one[1] >= other[1] for one, other in pairwise(found)):
-            return False
-    return True
+    weights: dict[str, set[tuple[int, int]]] = {}  # by partition: the site's and the plan's
+    for node in nodes:
+        one = site.nodes[node]
+        both = (_weight(one, SLURMS_WEIGHT), _weight(one, _plans_weight(one)))
+        for partition in memberships[node]:
+            weights.setdefault(partition, set()).add(both)
+    ordered = (pairwise(sorted(found)) for found in weights.values())
+    return not any(one[0] == other[0] or one[1] >= other[1] for pairs in ordered for one, other in pairs)
 
 
 def _weight(settings: Settings, unset: int) -> int:

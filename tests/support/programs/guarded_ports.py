@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -22,9 +23,18 @@ WAYS = {
 }
 FROM = {"smc from 1000": 1000}  # a port that only root binds
 OWNERS = {"root": 0, "slurm": 64030, "user": 1000}
-PATIENCE_S = 3.0
+LOOK_S = 0.1
 LIBC = ctypes.CDLL(None, use_errno=True)
 REACHED = [*((ADDRESS, port) for port in (443, 988, 2049, 6890, 29500)), ("127.0.0.1", 20049), (METADATA, 80)]
+# Each packet that opens a connection, before the rules and after them
+WATCH = """
+table inet watch {
+	counter before { }
+	counter after { }
+	chain first { type filter hook output priority filter - 10; tcp flags & (syn | ack) == syn counter name before; }
+	chain last { type filter hook output priority filter + 10; tcp flags & (syn | ack) == syn counter name after; }
+}
+"""
 heard: list[tuple[int, int]] = []  # (port of the server, port of the client)
 kept: list[socket.socket] = []
 
@@ -36,9 +46,11 @@ def main() -> None:
     for module in ("nf_tables", "nft_reject_inet", "nfsv4"):
         run("modprobe", module)
     run("nft", "-f", "/rules.nft")
-    for port in PORTS:
-        threading.Thread(target=listen, args=(port,), daemon=True).start()
-    time.sleep(1)
+    Path("/watch.nft").write_text(WATCH)
+    run("nft", "-f", "/watch.nft")
+    servers = [socket.create_server(("0.0.0.0", port)) for port in PORTS]
+    for server in servers:
+        threading.Thread(target=listen, args=(server,), daemon=True).start()
     for owner, uid in OWNERS.items():
         for way in WAYS:
             for host, port in REACHED:
@@ -57,10 +69,11 @@ def main() -> None:
             say(owner="kernel", options=options, port=port, clients=mounted(options, port))
 
 
-def run(*argv: str) -> None:
+def run(*argv: str) -> str:
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{argv}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def say(**found: object) -> None:
@@ -74,8 +87,14 @@ def checked() -> list[str]:
     return (done.stdout + done.stderr).splitlines()
 
 
-def listen(port: int) -> None:
-    server = socket.create_server(("0.0.0.0", port))
+def opened() -> tuple[int, int]:
+    """Return how many packets opened a connection, before the rules and after them."""
+    before, after = re.findall(r"packets (\d+)", run("nft", "list", "counters", "table", "inet", "watch"))
+    return int(before), int(after)
+
+
+def listen(server: socket.socket) -> None:
+    port = server.getsockname()[1]
     while True:
         connection, client = server.accept()
         heard.append((port, client[1]))
@@ -83,7 +102,8 @@ def listen(port: int) -> None:
 
 
 def attempt(uid: int, way: str, host: str, port: int) -> str:
-    """Connect as a user in a process of its own: `connected`, the error, or `timed out`."""
+    """Connect as a user in a process of its own: `connected`, the error, or `dropped`."""
+    sent, passed = opened()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -101,12 +121,19 @@ def attempt(uid: int, way: str, host: str, port: int) -> str:
         except OSError as error:
             os.write(write, str(error).encode())
         os._exit(0)
-    answered, _, _ = select.select([read], [], [], PATIENCE_S)
+    answered: list[int] = []
+    dropped = False
+    while (
+        not answered and not dropped
+    ):  # a refusal may come during the first packet's call, and then counts for the second
+        answered, _, _ = select.select([read], [], [], LOOK_S)
+        now_sent, now_passed = opened()
+        dropped = now_sent >= sent + 3 and now_passed == passed
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(write)
     with os.fdopen(read) as answer:
-        return answer.read() if answered else "timed out"
+        return answer.read() if answered else "dropped"
 
 
 def address(host: str, port: int) -> bytes:
@@ -123,7 +150,8 @@ def mounted(options: str, port: int) -> list[int]:
     if child == 0:
         LIBC.mount(f"{host}:/".encode(), b"/mnt", b"nfs4", 0, words.encode())
         os._exit(0)
-    time.sleep(PATIENCE_S)
+    while not any(server == port for server, _ in heard[before:]):
+        time.sleep(LOOK_S)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return [client for server, client in heard[before:] if server == port]

@@ -348,6 +348,16 @@ def test_work_goes_on_without_a_reader_of_its_progress() -> None:
     assert (done.stdout, done.returncode) == (b"done\n", 0)
 
 
+def test_exit_code_needs_no_reader_of_the_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucluster.cli", "check", "/nonexistent.yaml"], stderr=write, check=False
+    )
+    os.close(write)
+    assert done.returncode == 2
+
+
 @pytest.mark.parametrize(
     ("argv", "redirect", "code"),
     [("check", ">/dev/full", 2), ("--help", ">/dev/full", 2), ("check", ">&-", 0), ("check", "2>&-", 0)],

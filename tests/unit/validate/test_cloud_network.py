@@ -310,7 +310,10 @@ def test_internet_of_ipv6_that_login_machines_reach_by_its_gateway_is_no_fault(
         json.dumps(CloudReader("burst", burst.cloud.client).read(query.argv), default=str)
     )
     table = next(one for one in answer["RouteTables"] if one["RouteTableId"] == burst.made.internet_table)
-    table["Routes"].append({"DestinationIpv6CidrBlock": to, "GatewayId": by, "State": "active"})
+    target = {"igw": "GatewayId", "eigw": "EgressOnlyInternetGatewayId", "pcx": "VpcPeeringConnectionId"}[
+        by.partition("-")[0]
+    ]
+    table["Routes"].append({"DestinationIpv6CidrBlock": to, target: by, "State": "active"})
     result = CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), burst.want)
     assert result.found.startswith(words or "as declared")
 
