@@ -264,6 +264,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (r"df .*-- (.*)", lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split())),
     (r"unshare --net .*nft ", lambda _c, _m, _f: f"{GUARD}--\n{GUARD}"),
+    (r"ip_unprivileged_port_start", lambda _c, _m, _f: "1024\n"),
     (r"(?s)runuser .*import ctypes", lambda _c, _m, _f: "tried\n"),
     (r"runuser .*latest/api/token", lambda _c, _m, _f: "000"),
     (r"latest/api/token", lambda _c, _m, _f: "200"),

@@ -32,6 +32,7 @@ if printf '%s\n' "$tables" | grep -qxF 'table {guard_rules.TABLE}'; then nft --s
 """
 PORTS = (names.NFS_PORT, names.LUSTRE_PORTS[0][0], names.REGISTRATION_PORT, names.EFS_PROXY_PORTS[0])
 _LAST = "tried"
+_LOWEST = "/proc/sys/net/ipv4/ip_unprivileged_port_start"  # the first port that any user binds
 # Connect to this machine at each port by each kind of socket, and print those whose packets pass. A port without a server refuses
 # the connection, which shows it, too; the guard's own refusal is another one, and a packet that is dropped has no answer.
 ATTEMPT = f"""\
@@ -74,6 +75,7 @@ class GuardFound:
     user: str
     rules: tuple[str, ...]
     wanted: tuple[str, ...]
+    first_port: int  # that an ordinary user binds
     reached: tuple[str, ...] = ()
     untried: str = ""  # why it is not known
 
@@ -83,7 +85,13 @@ def query_guard(want: Guard) -> tuple[Query, ...]:
     attempt = Query(
         argv=(f"{names.VENV}/bin/python", "-I", "-S", "-c", ATTEMPT, *map(str, PORTS)), as_user=True
     )
-    return (Query(argv=_TOKEN), Query(argv=_TOKEN, as_user=True), rules, attempt)
+    return (
+        Query(argv=_TOKEN),
+        Query(argv=_TOKEN, as_user=True),
+        rules,
+        attempt,
+        Query(argv=("cat", _LOWEST)),
+    )
 
 
 def parse_guard(got: tuple[QueryOutput, ...]) -> GuardFound:
@@ -98,6 +106,7 @@ def parse_guard(got: tuple[QueryOutput, ...]) -> GuardFound:
         rules=_lines(there),
         wanted=_lines(wanted),
         reached=tuple(reached) if last == _LAST else (),
+        first_port=_port(got[4]),
         untried="" if last == _LAST else f"exit {got[3].code}: {short(got[3].stderr or got[3].stdout, 80)}",
     )
 
@@ -116,7 +125,12 @@ def evaluate_guard(found: GuardFound, _want: Guard) -> CheckResult:
 
 
 def _reached(found: GuardFound) -> tuple[str, ...]:
-    return (f"an ordinary user reaches {listed(found.reached)}",) if found.reached else ()
+    words = [f"an ordinary user reaches {listed(found.reached)}"] if found.reached else []
+    if found.first_port < guard_rules.PRIVILEGED:
+        words.append(
+            f"an ordinary user binds ports from {found.first_port}: sysctl net.ipv4.ip_unprivileged_port_start={guard_rules.PRIVILEGED}"
+        )
+    return tuple(words)
 
 
 def _other_rules(found: GuardFound) -> tuple[str, ...]:
@@ -135,6 +149,13 @@ def _other_rules(found: GuardFound) -> tuple[str, ...]:
 
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(line for line in map(str.strip, text.splitlines()) if line)
+
+
+def _port(answer: QueryOutput) -> int:
+    text = answer.text().strip()
+    if not re.fullmatch(r"[0-9]{1,5}", text):
+        raise ParseError(f"{_LOWEST} has {short(text, 40)}")
+    return int(text)
 
 
 def _status(answer: QueryOutput) -> str:

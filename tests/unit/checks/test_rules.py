@@ -279,17 +279,26 @@ def test_unit_that_does_not_start_at_boot_fails():
     ],
 )
 def test_metadata_guard_passes_only_if_root_gets_an_answer(root, user, verdict):
-    found = guard.parse_guard((*map(http, (root, user)), rules_of("healthy"), TRIED))
+    found = guard.parse_guard((*map(http, (root, user)), rules_of("healthy"), TRIED, PORTS))
     assert guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS)).verdict is verdict
 
 
 TRIED = QueryOutput(code=0, stdout="tried\n")
+PORTS = QueryOutput(code=0, stdout="1024\n")
+
+
+def test_ports_that_any_user_binds_open_the_guard():
+    """Rootless containers ask for it. Then a user's socket of SMC comes from a port that the guard takes for the kernel's."""
+    got = (http("200"), http("000"), rules_of("healthy"), TRIED, QueryOutput(code=0, stdout="80\n"))
+    result = guard.evaluate_guard(guard.parse_guard(got), guard.Guard(users=guard_rules.HEAD_USERS))
+    assert result.verdict is FAIL
+    assert "binds ports from 80: sysctl net.ipv4.ip_unprivileged_port_start=1024" in result.found
 
 
 def test_port_that_a_user_reaches_fails_the_guard():
     """Regression: no rule matched the TCP socket inside a socket of SMC, and the rules were those that the agent loads."""
     tried = QueryOutput(code=0, stdout="port 2049 by SMC\nport 988 by SMC\ntried\n")
-    found = guard.parse_guard((http("200"), http("000"), rules_of("healthy"), tried))
+    found = guard.parse_guard((http("200"), http("000"), rules_of("healthy"), tried, PORTS))
     result = guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS))
     assert result.verdict is FAIL
     assert "an ordinary user reaches port 2049 by SMC, port 988 by SMC" in result.found
@@ -308,7 +317,7 @@ def test_attempt_that_did_not_end_is_no_pass_and_hides_no_fault(attempt: QueryOu
 
     def result(user: str, situation: str):
         return guard.evaluate_guard(
-            guard.parse_guard((http("200"), http(user), rules_of(situation), attempt)), want
+            guard.parse_guard((http("200"), http(user), rules_of(situation), attempt, PORTS)), want
         )
 
     assert result("000", "healthy").verdict is UNKNOWN
@@ -339,7 +348,7 @@ def rules_of(situation: str) -> QueryOutput:
 )
 def test_rules_of_the_packet_filter_are_those_that_the_agent_loads(situation, words):
     """Regression: with another rule before ours any job was root on NFS, and the check passed."""
-    found = guard.parse_guard((http("200"), http("000"), rules_of(situation), TRIED))
+    found = guard.parse_guard((http("200"), http("000"), rules_of(situation), TRIED, PORTS))
     result = guard.evaluate_guard(found, guard.Guard(users=guard_rules.HEAD_USERS))
     assert result.verdict is FAIL
     assert words in result.found
