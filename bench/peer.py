@@ -248,7 +248,7 @@ class Slurm:
         self.bin, self._folder, self._names = folder / "bin", folder, names
         self.bin.mkdir()
         asked = f'all="$*"; printf "%s %s\\n" "$EPOCHREALTIME" "${{all:0:30}}" >>{folder}/asked'
-        answers = "*nodes*--json) cat nodes.json;; *show\\ nodes*) cat nodes.txt;;"
+        answers = "*nodes*--json) cat nodes.json;; *show\\ nodes*) cat nodes.txt;; *reservations*) cat reservations.json;;"
         self._program("scontrol", f'{asked}\ncd {folder}\ncase "$all" in {answers} esac')
         self._program("scancel", asked)
         mark = "mark=${SQUEUE_FORMAT2%%,*}; mark=${mark#JobId:0}"
@@ -304,7 +304,7 @@ class Slurm:
             for n in self._names
         )
         for name, content in (
-            ("nodes.json", json.dumps({"nodes": nodes})), ("rows", "\n".join(rows)), ("nodes.txt", text),
+            ("nodes.json", json.dumps({"nodes": nodes})), ("reservations.json", '{"reservations": []}'), ("rows", "\n".join(rows)), ("nodes.txt", text),
         ):  # fmt: skip
             draft = self._folder / f"{name}.new"
             draft.write_text(content and content + "\n")

@@ -32,7 +32,13 @@ if printf '%s\n' "$tables" | grep -qxF 'table {guard_rules.TABLE}'; then nft --s
 """
 PORTS = (names.NFS_PORT, names.LUSTRE_PORTS[0][0], names.REGISTRATION_PORT, names.EFS_PROXY_PORTS[0])
 _LAST = "tried"
-_LOWEST = "/proc/sys/net/ipv4/ip_unprivileged_port_start"  # the first port that any user binds
+_FIRST_PORT = "ip_unprivileged_port_start"
+_LOWEST = f"/proc/sys/net/ipv4/{_FIRST_PORT}"  # the first port that any user binds
+REMEDY = f"on {{machine}}: systemctl restart {names.GUARD_UNIT} {names.AGENT_UNIT}; nft list table {guard_rules.TABLE}"
+_PORT_REMEDY = (
+    f"sysctl net.ipv4.{_FIRST_PORT}={guard_rules.PRIVILEGED}; grep -rs {_FIRST_PORT} /etc/sysctl.conf /etc/sysctl.d"
+    "  # a file with it sets it again at the next boot"
+)
 # Connect to this machine at each port by each kind of socket, and print those whose packets pass. A port without a server refuses
 # the connection, which shows it, too; the guard's own refusal is another one, and a packet that is dropped has no answer.
 ATTEMPT = f"""\
@@ -75,7 +81,7 @@ class GuardFound:
     user: str
     rules: tuple[str, ...]
     wanted: tuple[str, ...]
-    first_port: int  # that an ordinary user binds
+    first_port: int | None  # that an ordinary user binds; None: it cannot be read
     reached: tuple[str, ...] = ()
     untried: str = ""  # why it is not known
 
@@ -115,22 +121,24 @@ def evaluate_guard(found: GuardFound, _want: Guard) -> CheckResult:
     expected = "root gets 200, an ordinary user gets no answer and reaches no guarded port; the rules are those that the agent loads"
     words = f"root gets {_http(found.root)}, an ordinary user gets {_http(found.user)}"
     wrong = (*_reached(found), *_other_rules(found))
+    low = found.first_port is not None and found.first_port < guard_rules.PRIVILEGED
+    if low:
+        words += f"; an ordinary user binds ports from {found.first_port}"
     if found.user != "000" or wrong:
-        return failed("; ".join((words, *wrong)), expected)
+        return failed("; ".join((words, *wrong)), expected, (), f"{REMEDY}; {_PORT_REMEDY}" if low else "")
+    if low:
+        return failed(words, expected, (), f"on {{machine}}: {_PORT_REMEDY}")
     if found.root != "200":  # if root gets no answer, a missing answer for the user proves nothing
         return unknown(words, expected)
     if found.untried:
         return unknown(f"the guarded ports are not tried as a user: {found.untried}", expected)
+    if found.first_port is None:
+        return unknown(f"{_LOWEST} cannot be read", expected)
     return passed(f"{words}; {len(found.rules)} lines of rules", expected)
 
 
 def _reached(found: GuardFound) -> tuple[str, ...]:
-    words = [f"an ordinary user reaches {listed(found.reached)}"] if found.reached else []
-    if found.first_port < guard_rules.PRIVILEGED:
-        words.append(
-            f"an ordinary user binds ports from {found.first_port}: sysctl net.ipv4.ip_unprivileged_port_start={guard_rules.PRIVILEGED}"
-        )
-    return tuple(words)
+    return (f"an ordinary user reaches {listed(found.reached)}",) if found.reached else ()
 
 
 def _other_rules(found: GuardFound) -> tuple[str, ...]:
@@ -151,11 +159,9 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(line for line in map(str.strip, text.splitlines()) if line)
 
 
-def _port(answer: QueryOutput) -> int:
-    text = answer.text().strip()
-    if not re.fullmatch(r"[0-9]{1,5}", text):
-        raise ParseError(f"{_LOWEST} has {short(text, 40)}")
-    return int(text)
+def _port(answer: QueryOutput) -> int | None:
+    text = answer.stdout.strip()
+    return int(text) if answer.code == 0 and re.fullmatch(r"[0-9]{1,5}", text) else None
 
 
 def _status(answer: QueryOutput) -> str:

@@ -393,7 +393,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=guard.parse_guard,
         evaluate=guard.evaluate_guard,
         want=guard.Guard,
-        remedy="on {machine}: systemctl restart gpucluster-guard gpucluster-agent; nft list table inet gpucluster",
+        remedy=guard.REMEDY,
         needs=("users.acct:{user}",),
     ),
     node_health.FS_MOUNT,

@@ -1,6 +1,6 @@
 """Acts that the daemon decides pass after pass, because they fail or show no effect: since when, how often, and the last error."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpucluster.elastic.decide.terminations import AGAIN_S
@@ -21,8 +21,11 @@ class Repeats:
     def decided(self, actions: Iterable[Action], now: float, *, whole: bool = True) -> None:
         """Note what a pass decides, and forget what it does not decide any more. `whole`: it had all views, so it decides all acts."""
         keys = [key for action in actions for key in _keys(action)]
+        decided = frozenset(keys)
         for key in [
-            key for key, one in self._known.items() if one.since > now or self._is_over(key, now, keys, whole)
+            key
+            for key, one in self._known.items()
+            if one.since > now or self._is_over(key, now, decided, whole)
         ]:
             del self._known[key]
         for key in keys:
@@ -33,11 +36,11 @@ class Repeats:
                 self._known[key] = replace(old, last=now, times=old.times + 1)
 
     def _is_over(
-        self, key: tuple[str, str], now: float, keys: Collection[tuple[str, str]], whole: bool
+        self, key: tuple[str, str], now: float, decided: frozenset[tuple[str, str]], whole: bool
     ) -> bool:
         """Whether a pass shows that the act worked: it would decide it again. Then the next one is for another job."""
         one = self._known[key]
-        if key in keys:
+        if key in decided:
             return False
         kept_s = AGAIN_S if whole and not one.error else max(KEPT_S, self._passes_s)
         return now - one.last > kept_s

@@ -292,7 +292,34 @@ def test_ports_that_any_user_binds_open_the_guard():
     got = (http("200"), http("000"), rules_of("healthy"), TRIED, QueryOutput(code=0, stdout="80\n"))
     result = guard.evaluate_guard(guard.parse_guard(got), guard.Guard(users=guard_rules.HEAD_USERS))
     assert result.verdict is FAIL
-    assert "binds ports from 80: sysctl net.ipv4.ip_unprivileged_port_start=1024" in result.found
+    assert "an ordinary user binds ports from 80" in result.found
+    assert result.remedy.startswith(
+        "on {machine}: sysctl net.ipv4.ip_unprivileged_port_start=1024; grep -rs "
+    )
+
+
+def test_ports_that_any_user_binds_beside_other_rules_have_both_remedies():
+    """Regression: the remedy restarted the guard alone, after which users still bound the ports."""
+    got = (http("200"), http("000"), rules_of("gone"), TRIED, QueryOutput(code=0, stdout="80\n"))
+    result = guard.evaluate_guard(guard.parse_guard(got), guard.Guard(users=guard_rules.HEAD_USERS))
+    assert CHECKS["imds.guard"].remedy in result.remedy
+    assert "sysctl net.ipv4.ip_unprivileged_port_start=1024" in result.remedy
+
+
+@pytest.mark.parametrize(
+    "ports", [QueryOutput(code=1, stdout="", stderr="No such file"), QueryOutput(code=0, stdout="x\n")]
+)
+def test_first_port_that_cannot_be_read_is_no_pass_and_hides_no_fault(ports: QueryOutput):
+    """Regression: what the rules and the metadata service showed was lost."""
+    want = guard.Guard(users=guard_rules.HEAD_USERS)
+
+    def result(situation: str):
+        got = (http("200"), http("000"), rules_of(situation), TRIED, ports)
+        return guard.evaluate_guard(guard.parse_guard(got), want)
+
+    assert result("healthy").verdict is UNKNOWN
+    assert "ip_unprivileged_port_start" in result("healthy").found
+    assert result("gone").verdict is FAIL
 
 
 def test_port_that_a_user_reaches_fails_the_guard():

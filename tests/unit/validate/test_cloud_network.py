@@ -106,6 +106,15 @@ def test_declared_network_passes(burst: Deployed) -> None:
 Do = Callable[[Deployed], object]
 
 
+def with_route(b: Deployed, table: str, route: dict[str, str]) -> CheckResult:
+    """The result for the answer of EC2 with one more route in that table, of a kind that the sandbox's EC2 has not."""
+    (query,) = CHECK.query(b.want)
+    answer: Any = json.loads(json.dumps(CloudReader("burst", b.cloud.client).read(query.argv), default=str))
+    (found,) = (one for one in answer["RouteTables"] if one["RouteTableId"] == table)
+    found["Routes"].append(route)
+    return CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), b.want)
+
+
 def no_gateway(b: Deployed) -> None:
     for one in b.made.gateways.values():
         b.ec2.delete_nat_gateway(NatGatewayId=one)
@@ -305,16 +314,11 @@ def test_internet_of_ipv6_that_login_machines_reach_by_its_gateway_is_no_fault(
     burst: Deployed, to: str, by: str, words: str
 ) -> None:
     """Regression: a route to ::/0 by the internet gateway was one. The sandbox's EC2 has no IPv6, so the route is added to its answer."""
-    (query,) = CHECK.query(burst.want)
-    answer: Any = json.loads(
-        json.dumps(CloudReader("burst", burst.cloud.client).read(query.argv), default=str)
-    )
-    table = next(one for one in answer["RouteTables"] if one["RouteTableId"] == burst.made.internet_table)
     target = {"igw": "GatewayId", "eigw": "EgressOnlyInternetGatewayId", "pcx": "VpcPeeringConnectionId"}[
         by.partition("-")[0]
     ]
-    table["Routes"].append({"DestinationIpv6CidrBlock": to, target: by, "State": "active"})
-    result = CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), burst.want)
+    route = {"DestinationIpv6CidrBlock": to, target: by, "State": "active"}
+    result = with_route(burst, burst.made.internet_table, route)
     assert result.found.startswith(words or "as declared")
 
 
@@ -355,13 +359,8 @@ def test_route_is_deleted_by_the_option_of_its_destination(
     burst: Deployed, key: str, to: str, option: str
 ) -> None:
     """Regression: the remedy named a prefix list and a range of IPv6 by the option of IPv4, which EC2 refuses."""
-    (query,) = CHECK.query(burst.want)
-    answer: Any = json.loads(
-        json.dumps(CloudReader("burst", burst.cloud.client).read(query.argv), default=str)
-    )
-    table = next(one for one in answer["RouteTables"] if one["RouteTableId"] == burst.table())
-    table["Routes"].append({key: to, "VpcPeeringConnectionId": "pcx-1", "State": "blackhole"})
-    result = CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), burst.want)
+    route = {key: to, "VpcPeeringConnectionId": "pcx-1", "State": "blackhole"}
+    result = with_route(burst, burst.table(), route)
     assert result.found == f"the target pcx-1 of the route to {to} is gone ({burst.table()})"
     assert result.remedy == f"aws ec2 delete-route --route-table-id {burst.table()} {option} {to}"
 
