@@ -69,6 +69,12 @@ def lowered(change: SpecChange) -> bool:
     return before is None or after is None or after < before
 
 
+def _narrowed(change: SpecChange) -> bool:
+    """Return whether a list of what is allowed is new or lacks one of before. Without a list all are allowed."""
+    before, after = (text and {*re.findall(r"[^\[\], ]+", text)} for text in (change.before, change.after))
+    return bool(after) and (not before or not before <= after)
+
+
 def _amount(text: str) -> float | None:
     return float(text) if text.isdecimal() else parse_duration(text)
 
@@ -150,7 +156,7 @@ ROWS = (
             queued=f"those in {NAMES} of an account or QOS that may not use the partition wait with PartitionConfig until they are changed (sbatch refuses new ones)",
             rows=("partition-accounts", "partition-qos"),
         ),
-        (Kind.ADDED, Kind.CHANGED),
+        when=_narrowed,
     ),
     Row(
         r"slurm\.reservations\[\].*",

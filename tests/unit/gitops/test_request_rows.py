@@ -188,6 +188,23 @@ def test_notes_of_fields_name_their_partitions() -> None:
     assert clause.text in accounts.queued
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "wait"),
+    [
+        ("research", "research, serving", False),
+        ("research, serving", "serving, research", False),
+        ("research, serving", "serving", True),
+        ("research", "serving", True),
+    ],
+)
+def test_queue_waits_for_accounts_that_a_partition_loses_alone(before: str, after: str, wait: bool) -> None:
+    """Regression: jobs were said to wait where a partition only gets one account more."""
+    two = changed(SITE, ("accounts:\n", "accounts:\n  - {name: serving, users: [vision]}\n"))
+    was, now = (changed(two, (_GPU, f"{_GPU}, accounts: [{accounts}]")) for accounts in (before, after))
+    found = _effects(was, now)
+    assert ("account or QOS that may not use the partition" in found.queued) is wait
+
+
 # --- accounts -----------------------------------------------------------------------------------------
 _BEGINS = {
     "stranger": "those without an association wait with InvalidAccount, and never start: cancel them",
