@@ -26,6 +26,7 @@ prepare:
 	@python3 tools/prepare.py $(MAKECMDGOALS)
 
 $(STAMP): requirements/dev.txt pyproject.toml
+	@echo "installing the pinned packages into $(VENV); one to three minutes"
 	python3 -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --disable-pip-version-check -e .

@@ -37,7 +37,7 @@ def require_spec(word: str) -> Path:
         f"{word}: no such file, and no such cluster: there is no {stack} in {Path.cwd()}",
         next_step=f"name a file, or one of {known}"
         if known
-        else "name a spec, for example stacks/burst.yaml",
+        else "name the file of a spec, or write a first one: gpucluster init",
     )
 
 

@@ -99,6 +99,11 @@ def test_spec_is_found_by_name_and_an_unknown_name_reports_the_searched_places(
             f"error: {wrong}: no such file, and no such cluster: there is no stacks/{wrong}.yaml in {tmp_path}",
             "  next: name a file, or one of burst",
         ]
+    (tmp_path / "stacks/burst.yaml").unlink()
+    assert program.run([verb, "brust"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "  next: name the file of a spec, or write a first one: gpucluster init"
+    )
 
 
 @pytest.mark.parametrize("verb", ["plan", "render"])
