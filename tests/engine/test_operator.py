@@ -49,6 +49,9 @@ def with_key(cluster: Cluster) -> SlurmOnAws:
     return aws(kms_key="alias/research")(cluster.plan)
 
 
+OF_OTHERS = "10.42.200.0/24"  # a subnet of the shared VPC
+
+
 def with_shared_vpc(cluster: Cluster) -> SlurmOnAws:
     """A network account owns the VPC and its subnets; they have no tag of the cluster."""
     ec2 = cluster.client("ec2")
@@ -59,6 +62,7 @@ def with_shared_vpc(cluster: Cluster) -> SlurmOnAws:
     for span in network_plan.subnets:
         made = ec2.create_subnet(VpcId=vpc, CidrBlock=span.cidr, AvailabilityZone=span.zone)
         subnets.append(SiteSubnet(zone=span.zone, id=made["Subnet"]["SubnetId"]))
+    ec2.create_subnet(VpcId=vpc, CidrBlock=OF_OTHERS)
     cluster.api.moto.share_vpc(vpc, "210987654321")
     efs = cluster.client("efs").create_file_system(CreationToken="of the site")["FileSystemId"]
     home = Mount(path="/home", source=SiteEfs(id=efs))
@@ -101,8 +105,27 @@ def test_up_jobs_and_down_run_under_the_generated_policies(name: str, tmp_path: 
         edited = replace(apply, plan=aws(tags=tags)(apply.plan))
         assert len(own(edited.up())) > 20, "a site tag goes onto every resource"
         assert own(run.preview_refreshed(plan.target, edited.program)) == []
+        if isinstance(apply.plan.aws.network, SiteNetwork):
+            others_interface_is_refused(apply)
         emptied(place_of(apply), delete_data=True)
         assert run.deployed_resources(cluster.target) == ()
+
+
+def others_interface_is_refused(operator: Cluster) -> None:
+    """Regression (X4): it is in another subnet of the shared VPC."""
+    network = operator.plan.aws.network
+    assert isinstance(network, SiteNetwork)
+    admin, ec2 = operator.client("ec2"), own_client(operator, "ec2")
+    (subnet,) = (s for s in admin.describe_subnets()["Subnets"] if s["CidrBlock"] == OF_OTHERS)
+    other, ours = (
+        admin.create_network_interface(SubnetId=one)["NetworkInterface"]["NetworkInterfaceId"]
+        for one in (subnet["SubnetId"], network.subnets[0].id)
+    )
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        ec2.modify_network_interface_attribute(NetworkInterfaceId=other, SourceDestCheck={"Value": False})
+    ec2.modify_network_interface_attribute(NetworkInterfaceId=ours, SourceDestCheck={"Value": False})
+    for one in (other, ours):
+        admin.delete_network_interface(NetworkInterfaceId=one)
 
 
 def place_of(cluster: Cluster) -> ClusterAccess:

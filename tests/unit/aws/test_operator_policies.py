@@ -23,7 +23,7 @@ from gpucluster.aws.operator_policies import OperatorScope, unknown_actions
 from gpucluster.catalog.calls import call_facts
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
-from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model import SiteNetwork, SlurmOnAws
 from gpucluster.sandbox.aws.iam.policies import Need, allows
 
 MADE_ON_EKS = {
@@ -114,6 +114,22 @@ def test_file_systems_of_the_site_are_looked_up_by_id() -> None:
         assert "elasticfilesystem:DescribeFileSystems" in found["SiteEfs"]["Action"]
         assert found["SiteLustre"]["Resource"] == ["arn:aws:fsx:us-east-2:*:file-system/fs-00000000000000002"]
         assert "Condition" not in found["SiteEfs"]
+
+
+@pytest.mark.parametrize("action", ["ModifyNetworkInterfaceAttribute", "RunInstances"])
+def test_in_a_vpc_of_the_site_only_interfaces_in_its_subnets_are_changed(action: str) -> None:
+    """Regression (X4): `pulumi up` might change the interfaces of others in a VPC that several teams share."""
+    policies = [{"Statement": statements("site's VPC", PolicyRole.APPLY)}]
+    network = scope_of("site's VPC").plan.aws.network
+    assert isinstance(network, SiteNetwork)
+
+    def may(subnet: str) -> bool:
+        where = {"ec2:subnet": (f"arn:aws:ec2:us-east-2:210987654321:subnet/{subnet}",)}
+        eni = "arn:aws:ec2:us-east-2:123456789012:network-interface/eni-1"
+        return allows(policies, Need(action=f"ec2:{action}", resource=eni, context=where))
+
+    assert all(may(one) for span in network.subnets for one in (span.id, span.public_id) if one)
+    assert not may("subnet-00000000000000099")
 
 
 def test_each_action_of_ec2_has_a_limit() -> None:
