@@ -148,8 +148,9 @@ OWN: Mapping[str, tuple[str, ...]] = {
     "ec2:StopInstances": ("instance",),
     "ec2:TerminateInstances": ("instance",),
 }
-# EC2: action -> kinds of resources that cannot be limited to the cluster. Interfaces of instances and of EFS have no tag at
-# their creation, and the id of an image by name is known only to `pulumi up`.
+# EC2: action -> kinds of resources that cannot be limited by the tag of the cluster. Interfaces of instances and of EFS have no
+# tag at their creation, and the id of an image by name is known only to `pulumi up`. Interfaces that exist are limited to the
+# subnets of a site's VPC, whose ids the spec has. The other call has no such condition key (service authorization reference).
 FREE: Mapping[str, tuple[str, ...]] = {
     "ec2:AssociateAddress": ("network-interface",),
     "ec2:CreateNetworkInterface": ("network-interface",),
@@ -158,6 +159,7 @@ FREE: Mapping[str, tuple[str, ...]] = {
     "ec2:ModifyNetworkInterfaceAttribute": ("network-interface",),
     "ec2:RunInstances": ("image", "network-interface"),
 }
+_INTERFACE = "network-interface"
 _RETAG = ("ec2:CreateTags", "ec2:DeleteTags")
 _OBJECTS = frozenset(
     {
@@ -358,7 +360,20 @@ class _Rights:
                     groups.setdefault(kind, set()).add(action)
             for kind, found in sorted(groups.items()):
                 arns, condition = self._place(kind, when) if sid == "Own" else ([self._ec2_arn(kind)], when)
-                yield from allow(sid + _word(kind), found, arns, condition)
+                if (sid, kind) == ("Any", _INTERFACE):
+                    yield from self._interfaces(found)
+                else:
+                    yield from allow(sid + _word(kind), found, arns, condition)
+
+    def _interfaces(self, found: set[str]) -> Iterator[Statement]:
+        network, arns = self._plan.aws.network, [self._ec2_arn(_INTERFACE)]
+        if not isinstance(network, SiteNetwork):
+            yield from allow("AnyNetworkInterface", found, arns)
+            return
+        made = found & {"ec2:CreateNetworkInterface"}
+        subnets = [self._ec2_arn("subnet", one) for one in _subnet_ids(network)]
+        yield from allow("MakeNetworkInterface", made, arns)
+        yield from allow("OwnNetworkInterface", found - made, arns, {"ArnLike": {"ec2:Subnet": subnets}})
 
     def _place(self, kind: str, when: Statement | None) -> tuple[list[str], Statement | None]:
         """Return where existing resources are: by tag, or by id in the VPC of a site, which has no tag of ours."""

@@ -136,7 +136,12 @@ class FrontEnd:
         self._model, self._moto, self._ring = model, moto, ring
         self._clock, self._wall = clock, wall
         self._rights = Ec2Rights(
-            moto, self._tags_of, self._tags_of_group, self._associated, model.owner_of_reservation
+            moto,
+            self._tags_of,
+            self._tags_of_group,
+            self._associated,
+            model.owner_of_reservation,
+            place_of=self._place_of,
         )
         model.foreign, model.reserved = moto.addresses_in, moto.reserved_in
         self._calls = Ec2Calls(model, moto, self._rights, console)
@@ -433,6 +438,12 @@ class FrontEnd:
         if association.startswith("iip-assoc-"):
             return [f"i-{association.removeprefix('iip-assoc-')}"]
         return self._moto.ends_of(association)
+
+    def _place_of(self, interface: str) -> tuple[str, str] | None:
+        """The subnet and the VPC of an interface that exists."""
+        ours = ((i.id, i.subnet.id, i.subnet.vpc) for i in self._model.interfaces(self._clock()))
+        every = (*ours, *self._moto.interfaces())
+        return next(((subnet, vpc) for name, subnet, vpc in every if name == interface), None)
 
     def _tags_of_group(self, name: str) -> Mapping[str, str]:
         with suppress(Refusal):

@@ -73,10 +73,14 @@ class Ec2Rights:
         tags_of_group: Callable[[str], Mapping[str, str]],
         associated: Callable[[str], Sequence[str]],
         owner_of_reservation: Callable[[str], str] = lambda _: "",
+        *,
+        place_of: Callable[[str], tuple[str, str] | None] = lambda _: None,
     ) -> None:
+        """`place_of`: the subnet and the VPC of a network interface."""
         self._moto = moto
         self._owner_of_reservation = owner_of_reservation
         self._tags = tags_of
+        self._place_of = place_of
         self._tags_of_group = tags_of_group
         self._associated = associated  # the ids of both ends of an association
 
@@ -99,7 +103,16 @@ class Ec2Rights:
     def _need(self, request: ApiRequest, kind: str, name: str, extra: Context) -> Need:
         by_name = kind == "placement-group" and not name.startswith("pg-")
         tags = self._tags_of_group(name) if by_name else self._tags(name)
-        return need(request, self._arn(kind, name), {**resource_tags(tags), **extra})
+        return need(request, self._arn(kind, name), {**resource_tags(tags), **self._place(name), **extra})
+
+    def _place(self, name: str) -> Context:
+        """The condition keys of a network interface."""
+        place = self._place_of(name) if _kind_of(name) == "network-interface" else None
+        return (
+            {}
+            if place is None
+            else {"ec2:subnet": (self._arn_of(place[0]),), "ec2:vpc": (self._arn_of(place[1]),)}
+        )
 
     def _named(self, request: ApiRequest) -> list[tuple[str, str]]:
         """Kind and id of each existing resource that the request names."""
