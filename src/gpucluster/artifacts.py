@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from gpucluster.json_text import parse_json
+
 MANIFEST = "manifest.json"
 MAX_BUNDLE_BYTES = 64 * 1024 * 1024  # far above any real bundle; stops a hostile archive from filling a disk
 
@@ -63,7 +65,7 @@ def unpack(bundle: bytes) -> tuple[Artifact, ...]:
             if member is None:
                 raise ValueError(f"{info.name}: only plain files belong in a bundle")
             found[info.name] = Artifact(info.name, member.read(), info.mode & 0o777)
-    manifest = json.loads(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
+    manifest = parse_json(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
     seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
     if seen != manifest:
         wrong = sorted(p for p in seen.keys() | manifest.keys() if seen.get(p) != manifest.get(p))

@@ -14,6 +14,7 @@ from gpucluster.aws.operator_policies import (
     plan_statements,
 )
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.plan.iam_policies import (
     HeadScope,
     JobsScope,
@@ -132,7 +133,7 @@ def boundary_statements(scope: OperatorScope) -> list[Statement]:
     texts = [head_policy(head), node_policy(wide)]
     if jobs is not None:
         texts.append(jobs_policy(JobsScope(own_bucket=head.bucket, read=jobs.read, write=jobs.write)))
-    every = [one for found in texts for one in json.loads(found)["Statement"] if one["Effect"] == "Allow"]
+    every = [one for found in texts for one in parse_json(found)["Statement"] if one["Effect"] == "Allow"]
     return list(_without_repeats(every))
 
 

@@ -9,6 +9,7 @@ from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, CloudDifference, is_named, judged
 from gpucluster.checks.policy_documents import loaded
 from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Key, Queue, Secret
+from gpucluster.json_text import parse_json
 from gpucluster.plan import store_policies
 from gpucluster.text import short
 
@@ -291,7 +292,7 @@ def _name(arn: str) -> str:
 
 
 def _same_policy(found: str, want: str) -> bool:
-    return _plain(loaded(found)) == _plain(json.loads(want))
+    return _plain(loaded(found)) == _plain(parse_json(want))
 
 
 def _plain(value: object) -> object:

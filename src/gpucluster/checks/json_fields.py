@@ -1,18 +1,18 @@
 """Typed fields of JSON from other programs: a wrong type or a missing field is a ParseError that names the field."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from gpucluster.checks.check import ParseError
+from gpucluster.json_text import parse_json
 from gpucluster.text import short
 
 
 def loaded(text: str) -> Any:
     """The JSON value of `text`."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise ParseError(f"not JSON: {short(str(error))}") from error
 
 

@@ -1,10 +1,10 @@
 """Compare an IAM policy with the declared one, statement by statement. Pure."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import cast
 
+from gpucluster.json_text import parse_json
 from gpucluster.text import short
 
 UNKNOWN = "<unknown>"  # in a declared policy: a part of an id or an ARN that only the cloud knows
@@ -14,8 +14,8 @@ _ID = r"[A-Za-z0-9_.-]*"  # no `*`, so that a wildcard is no id
 def loaded(policy: str) -> object:
     """The document; None if the text is none."""
     try:
-        return json.loads(policy)
-    except (ValueError, RecursionError):
+        return parse_json(policy)
+    except ValueError:
         return None
 
 

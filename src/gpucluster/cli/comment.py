@@ -1,6 +1,5 @@
 """`gpucluster comment`: post review comments on GitHub or GitLab. A later run updates the same comments, or withdraws them."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from gpucluster.cli.output import Output, OutputOption, answer, print_result, re
 from gpucluster.cli.review import NAMED, REVIEW
 from gpucluster.errors import GpuclusterError
 from gpucluster.gitops.report.comments import marker, withdrawn
+from gpucluster.json_text import parse_json
 
 _MARKER = re.compile(r"<!-- gpucluster:[a-z]+:[a-z0-9-]+ -->")
 _OF_REVIEW = re.compile(re.escape(marker("NAME")).replace("NAME", "([a-z0-9-]+)"))
@@ -165,7 +165,7 @@ def _listed(file: Path) -> list[str]:
     step = "run `gpucluster review --base REVISION --to DIR` to its end"
     names: list[Any]
     try:
-        found = json.loads(file.read_bytes())
+        found = parse_json(file.read_bytes())
         names = [one["name"] for one in found["reviews"] if one["comment"] is not None]
     except FileNotFoundError:
         raise GpuclusterError(f"{file}: there is no such file", next_step=step) from None

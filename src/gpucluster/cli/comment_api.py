@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpucluster.cli.output import progress
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.text import printable
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Api:
         ):
             opener.add_handler(handler())
         with opener.open(request, timeout=_TIMEOUT_S) as response:
-            return json.load(response), response.headers.get("Link", "")
+            return parse_json(response.read()), response.headers.get("Link", "")
 
     def _refused(self, call: str, error: "HTTPError", *, limited: bool) -> RefusedError:
         reason = _reason(error.read(10_000))
@@ -165,7 +166,7 @@ def _wait(error: "HTTPError") -> int | None:
 def _reason(body: bytes) -> str:
     """Return what an answer says of its refusal: `message` of GitHub, `message` or `error` of GitLab."""
     try:
-        found: Any = json.loads(body)
+        found: Any = parse_json(body)
     except ValueError:
         return ""
     parts = list[str]()

@@ -57,7 +57,7 @@ def bindings_of(file: Path | None, plan: ClusterPlan) -> Bindings | None:
         found = codec.loads(Bindings, file.read_bytes())
     except OSError as error:
         raise GpuclusterError(f"{file}: cannot be read: {error.strerror}", next_step=step) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise GpuclusterError(f"{file}: not a bindings file: {error}", next_step=step) from error
     for complaint in _binding_problems(found, plan):
         raise GpuclusterError(

@@ -13,6 +13,7 @@ import typer
 from gpucluster.cli.output import Output, answer, print_result, progress
 from gpucluster.cli.transport import HeadOptions, choose
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.json_text import parse_json
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.text import printable_lines
 
@@ -120,7 +121,7 @@ def pool_names(incomplete: str) -> list[str]:
     found: set[str] = set()
     try:
         for home in state_dir.homes():
-            found |= {pool["name"] for pool in json.loads(home.plan.read_text())["pools"]}
+            found |= {pool["name"] for pool in parse_json(home.plan.read_text())["pools"]}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return sorted(name for name in found if name.startswith(incomplete))

@@ -1,6 +1,5 @@
 """`gpucluster plan --operator-policy`: the IAM policies of the people who run Pulumi, and the boundary of the machines' roles."""
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from gpucluster.aws.operator_documents import (
 )
 from gpucluster.aws.operator_policies import StateBackend, scope_of
 from gpucluster.cli.output import PlanOutput, answer, print_result, progress
+from gpucluster.json_text import parse_json
 
 if TYPE_CHECKING:
     from gpucluster.cli.context import ResolvedSpec
@@ -52,13 +52,13 @@ def show(
     if to is not None:
         _write(made, to)
     if output is PlanOutput.JSON:
-        rows = [{"name": one.name, "size": one.size, "document": json.loads(one.text)} for one in made]
+        rows = [{"name": one.name, "size": one.size, "document": parse_json(one.text)} for one in made]
         answer(ok=True, role=role, limit=MANAGED_MAX, policies=rows)
         return
     if backend is None and role in (PolicyRole.PLAN, PolicyRole.APPLY):
         progress("no rights on the state of Pulumi: name its bucket with --state s3://BUCKET")
     for one in made:
-        progress(f"{one.name}: {one.size} of {MANAGED_MAX} characters, {len(json.loads(one.text)['Statement'])} statements")  # fmt: skip
+        progress(f"{one.name}: {one.size} of {MANAGED_MAX} characters, {len(parse_json(one.text)['Statement'])} statements")  # fmt: skip
         if to is None:
             print_result(one.text.rstrip("\n"))
     if len(made) > 1:

@@ -1,12 +1,12 @@
 """`gpucluster schema`: the JSON Schema of the spec, for editors and other checkers. It is in the wheel."""
 
-import json
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, print_result
+from gpucluster.json_text import parse_json
 
 
 class SchemaOf(StrEnum):
@@ -28,6 +28,6 @@ def schema(
 
     text = schema_text(catalog.load()) if which is SchemaOf.CLUSTER else workloads_text()
     if output is Output.JSON:
-        answer(ok=True, json_schema=json.loads(text))
+        answer(ok=True, json_schema=parse_json(text))
     else:
         print_result(text.rstrip("\n"))

@@ -1,6 +1,5 @@
 """`gpucluster status`: the overview of a cluster, and the wait until its head has applied the published bundle."""
 
-import json
 import time
 from dataclasses import replace
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from gpucluster.cli.head import Head, HeadProgramError, on_head, reach, report
 from gpucluster.cli.output import Output, OutputOption, progress, reporting
 from gpucluster.cli.transport import HeadOptions
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.json_text import parse_json
 
 MODULE = "inspect.status"
 WAIT_S = 1800.0  # a boot with a new image, and a bundle that waits for its jobs
@@ -61,7 +61,7 @@ def _missing(head: Head) -> str:
         raise
     except StateError as error:
         return error.message
-    values: dict[str, Any] = json.loads(answer.stdout)
+    values: dict[str, Any] = parse_json(answer.stdout)
     published = values["published"]
     if values["settled"]:
         return ""

@@ -5,7 +5,6 @@ and the user's own configuration for hosts and addresses; Systems Manager for a 
 A machine is `head`, a Slurm node name, and on AWS also `standby`, `login`, the name of a login machine or an instance id.
 """
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucluster.errors import StateError
+from gpucluster.json_text import parse_json
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.shell import Result
 
@@ -84,7 +84,7 @@ def _name_here() -> str:
     from gpucluster.plan import names
 
     try:
-        found = json.loads((Path(names.BUNDLE_DIR) / names.PLAN_FILE).read_bytes())
+        found = parse_json((Path(names.BUNDLE_DIR) / names.PLAN_FILE).read_bytes())
         return str(found["name"]) if Path(names.JOURNAL).is_file() else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""

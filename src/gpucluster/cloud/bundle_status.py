@@ -3,7 +3,6 @@
 Existing hosts have no bucket: Ansible copies the bundle into a folder of the head, and the agent writes its status there.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, cast
 from gpucluster import artifacts
 from gpucluster.cloud.aws import boto3_client, client_config, translated
 from gpucluster.cloud.port import CloudError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 
 _LIMIT = 64 * 1024 * 1024  # bytes
@@ -68,5 +68,5 @@ def _published(read: Read, status_key: str) -> Published:
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    found: Any = json.loads(body)
+    found: Any = parse_json(body)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,6 +1,5 @@
 """The control object in the bucket: which daemon may act, and whether it may launch. Each write names the version that was read (T39)."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from gpucluster.cloud.port import (
     StampedBody,
     malformed,
 )
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, from_json
 
@@ -88,14 +88,14 @@ class S3Control:
             return Stamped(control=Control(), etag=None)
         try:
             return Stamped(control=_control(found.body), etag=found.etag)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             words = f"{self._object.name}: {error}"
             return Stamped(control=Control(scaling=Scaling.STOP), etag=found.etag, malformed=words)
 
 
 def _control(body: bytes) -> Control:
     """Parse the object. ValueError: it does not fit. A missing key is no default: `{}` would permit launches after a stop."""
-    found = json.loads(body)
+    found = parse_json(body)
     control = from_json(Control, found)
     if missing := _REQUIRED - found.keys():
         raise ValueError(f"without {', '.join(sorted(missing))}")

@@ -5,13 +5,13 @@ Events arrive at least once, late, in any order (T34, T41). A repeated notice co
 
 import datetime
 import email.utils
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from gpucluster.cloud.port import QueueNotice
+from gpucluster.json_text import parse_json
 from gpucluster.plan.messages import Notice, NoticeKind
 from gpucluster.text import short
 
@@ -39,8 +39,8 @@ class Read:
 def read(body: str, handle: str) -> Read:
     """Return the notices of one message. It never raises, whatever the message contains."""
     try:
-        event = _object(json.loads(body)) if len(body) <= _BODY_LIMIT else None
-    except (ValueError, RecursionError):
+        event = _object(parse_json(body)) if len(body) <= _BODY_LIMIT else None
+    except ValueError:
         event = None
     if event is None:
         return Read(unreadable=True)

@@ -1,13 +1,13 @@
 """The machines of a cluster in EC2, by the words that a person types: `head`, `standby`, `login`, a login machine's name, a node, an id."""
 
 import base64
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.cloud.run_command import Clients, ManagedMachine, asked
 from gpucluster.errors import StateError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 from gpucluster.shell import Result
 from gpucluster.slurm import client, parse
@@ -124,9 +124,9 @@ def _bucket(cluster: str, instance: str, region: str, clients: Clients) -> str:
         where, lambda: clients("ec2").describe_instance_attribute(InstanceId=instance, Attribute="userData")
     )
     try:
-        config = json.loads(base64.b64decode(answer["UserData"]["Value"]).partition(b"\n")[2])
+        config = parse_json(base64.b64decode(answer["UserData"]["Value"]).partition(b"\n")[2])
         (text,) = (one["content"] for one in config["write_files"] if one["path"] == names.USER_DATA_FILE)
-        return str(json.loads(text)["bucket"])
+        return str(parse_json(text)["bucket"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"{where} is not that of gpucluster: it names no bucket",

@@ -1,6 +1,5 @@
 """The lock of a Pulumi stack, in a backend of files or S3. A backend that is a service is not queried."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ from ruamel.yaml import YAML, YAMLError
 from gpucluster.doctor.facts import LockFact, Unknown
 from gpucluster.doctor.queries import Clients, query
 from gpucluster.engine.target import PROJECT
+from gpucluster.json_text import parse_json
 
 _LOCKS = f".pulumi/locks/organization/{PROJECT}"
 
@@ -71,7 +71,7 @@ def _text(path: Path) -> str:
 
 def _holder(text: str, name: str) -> str:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
         return f"process {int(found['pid'])} of {str(found['username'])!r} on {str(found['hostname'])!r}"
     except (ValueError, KeyError, TypeError):
         return f"an unreadable lock {name!r}"

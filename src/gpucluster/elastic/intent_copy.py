@@ -113,7 +113,7 @@ class IntentCopy:
             return
         try:
             copied = intent.decode(answer.body) if answer.body is not None else Intent()
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._useless(f"it cannot be read: {error}")
             return
         now = self._clock()

@@ -20,6 +20,7 @@ from typing import cast
 from gpucluster.elastic.events import EVENTS, Entry, JournalCreated, JournalOutdated
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import codec
 
 SCHEMA = 1
@@ -246,7 +247,7 @@ def read_entries(
         each_page()
         for number, at, kind, body in rows:
             if kind in EVENTS:
-                yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], json.loads(body)))
+                yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], parse_json(body)))
         after = rows[-1][0]
 
 
@@ -296,7 +297,7 @@ def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
     pruned = oldest is not None and oldest[0] > 1
     try:
         if row is not None:
-            known = json.loads(row[1])
+            known = parse_json(row[1])
             return codec.from_json(Memory, codec.known_part(Memory, known) if pruned else known), row[0]
         problem = "there is none"
     except ValueError as error:

@@ -309,7 +309,7 @@ def _address(cloud: CloudView | None, instance: str) -> str | None:
 def _parsed(kind: type[T], text: str) -> T | None:
     try:
         return codec.loads_known(kind, text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 

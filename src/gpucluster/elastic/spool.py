@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gpucluster.elastic.events import HookCalled, OrderGiven, Verb
+from gpucluster.json_text import parse_json
 from gpucluster.plan import codec
 
 ORDER = "order"  # the kind of an operator's request; all other kinds are hooks
@@ -69,7 +70,7 @@ def read(spool: Path) -> tuple[Call, ...]:
     for path in _listed(spool / "new"):
         try:
             calls.append(_parse(path))
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             if getattr(error, "errno", None) not in _PASSING:  # the next pass reads the others
                 _aside(spool, path)
     return tuple(calls)
@@ -122,7 +123,7 @@ def prepare(spool: Path, now: float) -> None:
 def _parse(path: Path) -> Call:
     if path.stat().st_size > MAX_BYTES:
         raise ValueError("too large")
-    value: Any = json.loads(path.read_bytes())
+    value: Any = parse_json(path.read_bytes())
     if isinstance(value, dict) and cast(dict[str, Any], value).get("kind") == ORDER:
         return _order(path, codec.from_json(SpooledOrder, cast(object, value)))
     body = codec.from_json(_Request, cast(object, value))
@@ -145,9 +146,9 @@ def _order(path: Path, body: SpooledOrder) -> Call:
 def _jobs(text: str | None) -> tuple[int, ...]:
     """Return the job ids of a resume file; empty if it is unreadable, as Slurm is read anyway."""
     try:
-        body: Any = json.loads(text) if text else {}
+        body: Any = parse_json(text) if text else {}
         return tuple(int(job["job_id"]) for job in body.get("jobs", ()))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return ()
 
 

@@ -1,12 +1,12 @@
 """Find changed inputs of a resource and those that replace it, by the catalog's facts. Pure."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, cast
 
 from gpucluster.catalog.properties import Comparison, OnChange, ResourceFacts
+from gpucluster.json_text import parse_json
 
 Inputs = Mapping[str, Any]
 
@@ -113,7 +113,7 @@ def _empty(value: object) -> bool:
 
 def _parsed(value: object) -> object:
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return parse_json(value) if isinstance(value, str) else value
     except ValueError:
         return value
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from gpucluster.engine.offline.model import Planned, Resource
 from gpucluster.gitops.model import Kind, PropertyChange, ResourceChange, RightChange
+from gpucluster.json_text import parse_json
 from gpucluster.spec import UpdateClass
 
 Statements = tuple[str, ...]
@@ -85,7 +86,7 @@ def _statements(resource: Resource) -> Iterator[str]:
 
 def _parsed(text: object) -> list[Mapping[str, Any]]:
     try:
-        found: object = json.loads(text)["Statement"] if isinstance(text, str) else []
+        found: object = parse_json(text)["Statement"] if isinstance(text, str) else []
     except (ValueError, KeyError, TypeError):
         return []
     return cast("list[Mapping[str, Any]]", found if isinstance(found, list) else [found])

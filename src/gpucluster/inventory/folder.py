@@ -18,6 +18,7 @@ from gpucluster.artifacts import Artifact
 from gpucluster.errors import GpuclusterError
 from gpucluster.inventory import ansible
 from gpucluster.inventory.ansible import Cargo
+from gpucluster.json_text import parse_json
 from gpucluster.plan.model import SlurmOnHosts
 
 _YAML_WIDTH = 100_000  # YAML must not fold a line of fstab or a key
@@ -72,7 +73,7 @@ def yaml_text(values: dict[str, Any]) -> str:
     yaml.default_flow_style = False
     yaml.width = _YAML_WIDTH
     text = io.StringIO()
-    yaml.dump(json.loads(json.dumps(values, sort_keys=True)), text)  # pyright: ignore[reportUnknownMemberType]
+    yaml.dump(parse_json(json.dumps(values, sort_keys=True)), text)  # pyright: ignore[reportUnknownMemberType]
     return text.getvalue()
 
 

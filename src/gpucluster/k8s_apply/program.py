@@ -1,6 +1,5 @@
 """Run kubectl and helm. The kernel ends them with this process, so that a killed run leaves no half of an operation behind."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from gpucluster import shell
 from gpucluster.errors import HostError
+from gpucluster.json_text import parse_json
 from gpucluster.k8s_apply.faults import HungError, RefusedError, fault_of
 from gpucluster.text import short
 
@@ -45,7 +45,7 @@ def parsed(text: str, what: str, form: type[dict[str, Any]] | type[list[Any]] = 
     """Return the JSON that it printed; an empty `form` for `null`. RefusedError: it printed something else, as a program that wraps it does."""
     found: Any = text
     with suppress(ValueError):
-        found = json.loads(text)
+        found = parse_json(text)
     if found is None:
         return form()
     if not issubclass(type(found), form):

@@ -14,6 +14,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
+from gpucluster.json_text import parse_json
+
 T = TypeVar("T")
 KIND = "kind"
 JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
@@ -38,7 +40,7 @@ def message(value: object) -> str:
 
 def loads(kind: type[T], text: str | bytes) -> T:
     """Parse JSON into `kind`; ValueError names the place of what does not fit."""
-    return from_json(kind, json.loads(text))
+    return from_json(kind, parse_json(text))
 
 
 def loads_whole(kind: type[T], text: str | bytes, *, newer: frozenset[str] = frozenset()) -> T:
@@ -46,7 +48,7 @@ def loads_whole(kind: type[T], text: str | bytes, *, newer: frozenset[str] = fro
 
     `newer`: the keys that earlier versions of this program did not write.
     """
-    value = json.loads(text)
+    value = parse_json(text)
     built = from_json(kind, value)
     if missing := _missing(to_json(built), value) - newer:
         raise ValueError(f"{kind.__name__} without {', '.join(sorted(missing))}")
@@ -55,7 +57,7 @@ def loads_whole(kind: type[T], text: str | bytes, *, newer: frozenset[str] = fro
 
 def loads_known(kind: type[T], text: str | bytes) -> T:
     """Parse JSON of another version of this program into `kind`, without its keys that this version does not know."""
-    return from_json(kind, known_part(kind, json.loads(text)))
+    return from_json(kind, known_part(kind, parse_json(text)))
 
 
 def from_json(kind: type[T], value: object, where: str = "") -> T:

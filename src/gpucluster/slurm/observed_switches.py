@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from gpucluster.json_text import parse_json
 from gpucluster.plan.model import Leaf, SlurmOnAws
 from gpucluster.slurm.hostlist import fold
 
@@ -26,7 +27,7 @@ def dumps(places: Places) -> str:
 
 def loads(text: str) -> Places:
     """The places of a file. ValueError for any other content: another user of the machine writes the file."""
-    found: object = json.loads(text)
+    found: object = parse_json(text)
     if not isinstance(found, dict):
         raise ValueError("it is no mapping of slots")  # noqa: TRY004 - a file is a value
     return {str(slot): _path(path) for slot, path in found.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

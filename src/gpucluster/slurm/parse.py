@@ -9,7 +9,6 @@ The rows exist because squeue needs 3 s for the JSON of 10,000 jobs and 0.1 s fo
 Each field of a row ends with a mark that is random in each call, so no text of a user can imitate the end of a field or row.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from gpucluster import gc_control
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.pending import PendingReason
 from gpucluster.slurm.states import JOB_ENDED, JobState, canonical
@@ -386,8 +386,8 @@ def _commas(value: object) -> tuple[str, ...]:
 
 def _object(text: str, key: str) -> Mapping[str, Any]:
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        body = parse_json(text)
+    except ValueError as error:
         raise SlurmAnswerError(f"Slurm's answer for {key} is not JSON: {str(error)[:200]}") from error
     answer = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     if answer.get("errors"):  # scontrol can exit with 0 and print an empty list with its errors

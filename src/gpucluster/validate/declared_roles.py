@@ -1,11 +1,11 @@
 """The roles of a cluster with the policies that the program declares; what only the cloud knows is unknown. Pure."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster.checks.cloud_roles import RoleWant
 from gpucluster.checks.policy_documents import UNKNOWN
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 from gpucluster.plan.iam_policies import (
     JobsScope,
@@ -47,7 +47,7 @@ def _of_ec2(plan: SlurmOnAws, role: str, policy: str) -> RoleWant:
 
 
 def _role(plan: SlurmOnAws, role: str, policy: str, trust: str) -> RoleWant:
-    return RoleWant(name=f"{plan.name}-{role}", policy=json.loads(policy), trust=json.loads(trust))
+    return RoleWant(name=f"{plan.name}-{role}", policy=parse_json(policy), trust=parse_json(trust))
 
 
 def _account(bindings: Bindings) -> str:

@@ -6,7 +6,6 @@ needs slurmdbd: without its list of resources slurmctld ends (24.11.5).
 """
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -19,6 +18,7 @@ from gpucluster.agent.boot.boot_state import BootState, Bundle, require
 from gpucluster.agent.boot.runner import one_line
 from gpucluster.agent.machine import Machine, NotYetError, StepError
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase
 from gpucluster.shell import Result
@@ -121,7 +121,7 @@ def credentials(value: bytes | None) -> tuple[str, str]:
     if value is None:
         raise NotYetError("the secret of the database has no value yet")
     try:
-        found: Any = json.loads(value)
+        found: Any = parse_json(value)
     except ValueError:
         raise StepError("the secret of the database is not JSON with `username` and `password`") from None
     fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ from typing import Any
 from gpucluster.agent.boot import boot_state, bundles
 from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine, StepError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import mounts, names
 from gpucluster.plan.model import Nfs, NfsFromHead, SlurmPlan, User
 
@@ -135,7 +136,7 @@ def _rows(machine: Machine, file: str) -> tuple[_Row, ...]:
 
 def _made(machine: Machine) -> dict[str, bool]:
     try:
-        found: Any = json.loads(machine.read(MADE) or "{}")
+        found: Any = parse_json(machine.read(MADE) or "{}")
         return {str(name): value is True for name, value in found.items()}
     except (ValueError, AttributeError):
         return {}  # not readable: the next write replaces the file

@@ -3,12 +3,12 @@
 The secret is `PASSWORD` or `{"bind_dn": ..., "password": ...}`. It is written to sssd.conf (0600), and to no argument or log.
 """
 
-import json
 from collections.abc import Mapping
 
 from gpucluster.agent.boot import systemd
 from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine, NotYetError, StepError
+from gpucluster.json_text import parse_json
 from gpucluster.plan.model import Directory
 
 FILE, NAMES = "/etc/sssd/sssd.conf", "/etc/nsswitch.conf"
@@ -66,7 +66,7 @@ def _bind(machine: Machine, state: BootState, directory: Directory) -> Mapping[s
     if any(not c.isprintable() for c in text.replace("\n", "") if not text.startswith("{")):
         raise StepError("the secret of the directory is not one line of text")
     try:
-        found = json.loads(text) if text.startswith("{") else {"password": text}
+        found = parse_json(text) if text.startswith("{") else {"password": text}
     except ValueError as error:
         raise StepError("the secret of the directory is neither a password nor JSON") from error
     fields = {str(k): str(v) for k, v in found.items() if k in ("bind_dn", "password")}

@@ -1,11 +1,11 @@
 """The machine's identity: from the file of its user data, and from the metadata service."""
 
-import json
 from dataclasses import replace
 from typing import Any, cast
 
 from gpucluster.agent.boot.boot_state import BootState, Identity
 from gpucluster.agent.machine import Machine, NotYetError, StepError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 
 FIELDS = ("cluster", "region", "bucket", "key", "role")
@@ -68,7 +68,7 @@ def _user_data(machine: Machine) -> dict[str, str]:
 def _file_fields(machine: Machine) -> dict[str, Any]:
     text = machine.read(names.USER_DATA_FILE)
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError as error:
         raise NotYetError(f"cloud-init has not written {names.USER_DATA_FILE} yet") from error
     if not isinstance(found, dict):

@@ -28,7 +28,7 @@ def divided(machine: Machine, bundle: Bundle) -> str | None:
         places = observed_switches.loads(raw.decode())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         log.warning("%s is ignored: %s", names.SEEN_TOPOLOGY, error)
         return None
     text = rendered.read_text()

@@ -1,12 +1,12 @@
 """Interruption notices of the metadata service: spot interruption, rebalance recommendation, maintenance (T34, T35)."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any, cast
 
+from gpucluster.json_text import parse_json
 from gpucluster.plan.messages import Notice, NoticeKind
 from gpucluster.text import ascii_line
 
@@ -34,8 +34,8 @@ def parse_rebalance(text: str | None) -> Iterator[Notice]:
 def parse_maintenance(text: str | None) -> Iterator[Notice]:
     """A list of events. Finished events stay in the list."""
     try:
-        items = json.loads(text or "[]")
-    except (ValueError, RecursionError):
+        items = parse_json(text or "[]")
+    except ValueError:
         return
     events = (
         cast("dict[str, Any]", i)
@@ -62,8 +62,8 @@ def _is_over(event: dict[str, Any]) -> bool:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
+        fields = parse_json(text)
+    except ValueError:
         return {}
     return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
 

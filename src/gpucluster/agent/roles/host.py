@@ -4,7 +4,6 @@ Such a host changes only by Ansible or a boot, and both start the agent again. A
 service: the bundle is a local file, Ansible installs the munge key, and the plan gives the name.
 """
 
-import json
 from dataclasses import replace
 from typing import Any, cast
 
@@ -33,6 +32,7 @@ from gpucluster.agent.health import settings as health_settings
 from gpucluster.agent.machine import Machine, NotYetError
 from gpucluster.agent.roles import head
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 
 HEAD: StepTable = (
@@ -149,7 +149,7 @@ def _agent_state(machine: Machine) -> str:
 
 def _status(machine: Machine) -> dict[str, Any]:
     try:
-        found = json.loads(machine.read(STATUS))
+        found = parse_json(machine.read(STATUS))
     except ValueError:
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,10 +1,10 @@
 """The file that names a machine's cluster and role: from user data on AWS, from Ansible on existing hosts."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from gpucluster.json_text import parse_json
 from gpucluster.plan import names
 
 
@@ -21,7 +21,7 @@ class MachineFile:
 def read(path: Path = Path(names.USER_DATA_FILE)) -> MachineFile | None:
     """Return the file's values; None if this machine has no such file."""
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return None
     values = cast("dict[str, Any]", found) if isinstance(found, dict) else {}

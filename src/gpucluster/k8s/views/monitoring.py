@@ -13,6 +13,7 @@ from typing import Any
 
 from gpucluster.catalog import xids
 from gpucluster.files import shipped
+from gpucluster.json_text import parse_json
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.plan import names
@@ -78,7 +79,7 @@ def rules(site: Site) -> Iterator[tuple[str, Rules]]:
 def dashboards(site: Site) -> Iterator[tuple[str, Dashboard]]:
     if site.kubernetes.monitoring is not None:
         whole = {
-            **json.loads(_dashboard()),
+            **parse_json(_dashboard()),
             "uid": f"gpucluster-{site.plan.name}",
             "title": f"gpucluster: {site.plan.name}",
         }

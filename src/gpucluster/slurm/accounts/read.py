@@ -1,10 +1,10 @@
 """Answers of `sacctmgr --json` to records. Pure. Names and texts in them are those of other people: nothing is assumed of them."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.json_text import parse_json
 from gpucluster.plan.model.values import ROOT_ACCOUNT
 from gpucluster.slurm.accounts.records import (
     CPU,
@@ -154,7 +154,7 @@ def _shown(limits: Tres) -> str:
 
 def _items(text: str, key: str) -> Iterator[Mapping[str, Any]]:
     try:
-        found: Any = json.loads(text)
+        found: Any = parse_json(text)
     except ValueError as error:
         raise AccountsAnswerError(f"sacctmgr's answer about {key} is not JSON: {error}") from error
     listed = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
