@@ -304,21 +304,22 @@ def started_at(config: str) -> float | None:
 
 def parse_node(item: Mapping[str, Any], version: str = "") -> SlurmNode:
     """One element of `nodes`, and the version of the answer."""
+    get = item.get
     try:
         return SlurmNode(
             name=_name(item, "name"),
             states=canonical(_words(item, "state")),
-            reason=str(item.get("reason") or ""),
-            reason_at=_number(item.get("reason_changed_at")),
-            reason_by=str(item.get("reason_set_by_user") or ""),
-            last_busy=_number(item.get("last_busy")),
-            boot_time=_number(item.get("boot_time")),
-            address=str(item.get("address") or ""),
-            partitions=_strings(item.get("partitions")),
-            hardware=_hardware(tuple(map(item.get, _HARDWARE))),
-            reservation=str(item.get("reservation") or ""),
-            features=_strings(item.get("active_features")),
-            comment=str(item.get("comment") or ""),
+            reason=str(get("reason") or ""),
+            reason_at=_number(get("reason_changed_at")),
+            reason_by=str(get("reason_set_by_user") or ""),
+            last_busy=_number(get("last_busy")),
+            boot_time=_number(get("boot_time")),
+            address=str(get("address") or ""),
+            partitions=_strings(get("partitions")),
+            hardware=_hardware(tuple(map(get, _HARDWARE))),
+            reservation=str(get("reservation") or ""),
+            features=_strings(get("active_features")),
+            comment=str(get("comment") or ""),
             version=version,
         )
     except _ERRORS as error:
@@ -476,15 +477,15 @@ def _words(item: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _strings(value: object) -> tuple[str, ...]:
     """A list of words, or one word; anything else has none."""
-    words = [value] if isinstance(value, str) else value
-    if not isinstance(words, list):
+    if not value:
         return ()
-    found = cast(list[str], words)
+    if not isinstance(value, list):
+        return (value,) if isinstance(value, str) else ()
     try:
-        "".join(found)  # the fastest check that all are texts; a node has three such lists
+        "".join(value)  # pyright: ignore[reportUnknownArgumentType]  the fastest check that all are texts; a node has three such lists
     except TypeError:
         return ()
-    return tuple(found)
+    return tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def _least_nodes(item: Mapping[str, Any]) -> int:
@@ -541,6 +542,6 @@ def _minutes(value: object) -> float | None:
 def _number(value: object) -> float:
     """A number, or Slurm's {set, infinite, number}; 0: unset."""
     if isinstance(value, dict):
-        wrapped = cast(dict[str, Any], value)
+        wrapped: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]  a cast costs as much as the look-up
         return float(wrapped.get("number") or 0) if wrapped.get("set") else 0.0
     return float(value) if isinstance(value, int | float) else 0.0
