@@ -71,7 +71,7 @@ def lowered(change: SpecChange) -> bool:
 
 def _narrowed(change: SpecChange) -> bool:
     """Return whether a list of what is allowed is new or lacks one of before. Without a list all are allowed."""
-    before, after = (text and {*re.findall(r"[^\[\], ]+", text)} for text in (change.before, change.after))
+    before, after = ({*re.findall(r"[^\[\], ]+", text or "")} for text in (change.before, change.after))
     return bool(after) and (not before or not before <= after)
 
 
