@@ -1,12 +1,17 @@
 """Unit tests open no socket but Unix ones; `@pytest.mark.loopback` allows 127.0.0.1 to a test that is about it."""
 
 import gc
+import os
 
 import pytest
 import pytest_socket
 from support.planner_answers import Answers
 
 from gpucluster.engine.offline import planner
+
+# Where it is set, the standard error of a child is not buffered, as that of users is: a line that no reader took stays there
+# until Python ends.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

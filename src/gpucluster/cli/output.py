@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -71,8 +71,10 @@ def answer(**values: Any) -> None:
 
 def progress(line: str) -> None:
     """Print a progress line to stderr. It is not part of the result: without a reader the work goes on."""
-    with suppress(BrokenPipeError):
+    try:
         typer.echo(line, err=True)
+    except BrokenPipeError:
+        _close_quietly(2)
 
 
 @contextmanager
@@ -111,12 +113,9 @@ def _error(error: GpuclusterError) -> dict[str, Any]:
 
 def exit_code_of_failed_write(error: OSError) -> int:
     """Return the exit code after stdout refused a write. Python must not flush it again when it ends."""
-    import os
-
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    _close_quietly(1)
     if isinstance(error, BrokenPipeError):
-        os.dup2(null, 2)
+        _close_quietly(2)
         return PIPE_CLOSED
     lack = HostError(
         f"the output cannot be written: {error.strerror}",
@@ -124,6 +123,15 @@ def exit_code_of_failed_write(error: OSError) -> int:
     )
     print_error(lack)
     return lack.exit_code
+
+
+def _close_quietly(stream: int) -> None:
+    """Send what is buffered for the stream, and all that follows, nowhere. Else Python fails to write it when it ends: exit code 120."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream)
+    os.close(null)
 
 
 @contextmanager
