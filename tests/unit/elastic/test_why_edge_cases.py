@@ -8,7 +8,7 @@ from support.cluster_states import BUSY, NOW, OFF, UP, WAKING, instance, job, li
 
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.elastic.events import BootFailed, Interrupted, InterruptionKind, OrderGiven, Verb
-from gpucluster.elastic.inspect.why import Cause, text, why
+from gpucluster.elastic.inspect.why import Cause, Part, text, why
 from gpucluster.plan.model import Market
 
 PLAN = a_plan((", p5e.48xlarge", ""))
@@ -197,3 +197,12 @@ def test_a_requeued_job_whose_last_run_completes_has_not_ended():
     shown = why(sight(PLAN, jobs=(again,)), "42")
     assert shown.cause is not Cause.FINISHED
     assert "ended" not in shown.headline
+
+
+def test_stopped_launches_are_started_again_by_the_command_for_it() -> None:
+    """V3: it named `pulumi up`, which does not start launches that somebody else stopped."""
+    shown = why(sight(PLAN, jobs=(job(41),), halted="launches are stopped, by ada"), "41")
+    remedies = [line.words for line in shown.lines if line.part is Part.REMEDY]
+    assert remedies == [
+        "`gpucluster scaling start burst` permits launches again; it refuses while a `down` runs"
+    ]
