@@ -68,7 +68,7 @@ def halted_lines(case: Case) -> Iterator[Line]:
     if not world.observation.halted.startswith(UNREAD):
         yield Line(
             part=Part.REMEDY,
-            words=f"if `gpucluster down {world.plan.name}` was interrupted, `pulumi up` permits launches again",
+            words=f"`gpucluster scaling start {world.plan.name}` permits launches again; it refuses while a `down` runs",
         )
         return
     yield unread_remedy(world.plan)
