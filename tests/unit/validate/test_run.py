@@ -153,6 +153,23 @@ def test_failed_job_blocks_the_checks_on_its_nodes():
     assert any("scancel --name=gpucluster-validate-" in command for _, command in cluster.commands)
 
 
+def test_job_that_the_cloud_refuses_fails_with_the_remedy_of_the_daemon():
+    waits = {"job_id": 1, "node_count": 1, "requeue": True, "batch_flag": True, "nodes": "", "admin_comment": "", "job_state": ["PENDING"], "state_reason": "Resources"}  # fmt: skip
+    remedy = {"part": "remedy", "words": "another zone would help", "at": None, "needs": None}
+    screen = {"cause": "refused", "headline": "waits: no h100", "lines": [remedy]}
+    answers = {
+        "show job 1 ": json.dumps({"jobs": [waits], "errors": []}),
+        "elastic.inspect.why": json.dumps(screen),
+    }
+    cluster = lab(**answers)
+    (small,) = select(expectations(cluster.plan), tier=1, only=["job.part"])
+    done = ran(cluster, chosen=[replace(small, want=replace(small.want, limit_s=0.0))])
+    (result,) = done.results
+    assert (result.verdict, result.remedy) == (CheckStatus.FAIL, "another zone would help")
+    assert "PENDING after 0 s (Resources): waits: no h100" in result.found
+    assert cluster.living_jobs() == []
+
+
 def test_refused_submission_fails_with_the_error_of_sbatch():
     done = ran(lab(sbatch=(1, "sbatch: error: invalid account")), only=["job.multi"])
     assert (done.results[0].verdict, "invalid account" in done.results[0].found) == (CheckStatus.FAIL, True)

@@ -11,16 +11,29 @@ from gpucluster.validate.validation_jobs import NoJobError, ValidationJobs
 
 
 class Slurm:
-    """A head that shows one job in the given states, and a clock that only pauses advance."""
+    """A head that shows one job in the given states, what `why` says of it, and a clock that only pauses advance.
 
-    def __init__(self, *states: dict, nodes: dict[str, tuple[str, ...]] | None = None) -> None:
+    `queue`: the rows of squeue.
+    """
+
+    def __init__(
+        self,
+        *states: dict,
+        nodes: dict[str, tuple[str, ...]] | None = None,
+        why: str = "",
+        queue: str = "",
+    ) -> None:
         self.states, self.seconds, self.calls = list(states), 0.0, []
-        self.nodes = nodes or {"h200-2a-1": UP}
+        self.nodes, self.why, self.queue = nodes or {"h200-2a-1": UP}, why, queue
 
     def head(self, argv, as_user, _limit_s):
         self.calls.append((argv, as_user))
         if argv[0] == "sbatch":
             return QueryOutput(code=0, stdout="7;lab\n")
+        if argv[0] == "squeue":
+            return QueryOutput(code=0, stdout=self.queue)
+        if "gpucluster.elastic.inspect.why" in argv:
+            return QueryOutput(code=0 if self.why else 1, stdout=self.why, stderr="no plan")
         shown = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         job = {
             "job_id": 7,
@@ -30,6 +43,7 @@ class Slurm:
             "batch_flag": True,
             "admin_comment": "",
             "state_reason": "None",
+            "partition": "gpu",
             **shown,
         }
         nodes = [{**NODE, "name": name, "state": list(words)} for name, words in self.nodes.items()]
@@ -66,32 +80,64 @@ def test_job_nodes_are_known_when_the_job_runs():
     assert [argv[0] for argv, _ in slurm.calls].count("scancel") == 1
 
 
-@pytest.mark.parametrize(
-    ("shown", "verdict"),
-    [
-        ({"job_state": ["PENDING"], "state_reason": "PartitionDown"}, CheckStatus.FAIL),
-        ({"job_state": ["PENDING"], "state_reason": "Resources"}, CheckStatus.UNKNOWN),
-        ({"job_state": ["RUNNING", "CONFIGURING"], "state_reason": "Prolog"}, CheckStatus.FAIL),
-        (
-            {"job_state": ["PENDING"], "state_reason": "x", "admin_comment": "gpucluster: no capacity"},
-            CheckStatus.FAIL,
-        ),
-    ],
+def screen(cause: str, headline: str, **lines: str) -> str:
+    """What `why --json` prints; `lines`: the sentence of a part."""
+    shown = [{"part": part, "words": words, "at": None, "needs": None} for part, words in lines.items()]
+    return json.dumps({"cause": cause, "headline": headline, "lines": shown})
+
+
+WAITS = {"job_state": ["PENDING"], "state_reason": "Resources"}
+REFUSED = screen(
+    "refused", "waits: no h200 in us-east-2a: InsufficientInstanceCapacity", remedy="another zone"
 )
-def test_job_that_does_not_start_fails_unless_it_waits_for_other_jobs(shown, verdict):
-    slurm = Slurm(shown)
+BUSY = screen("resources", "waits: the nodes that it can use are busy", state="h100: 4 of 4 busy")
+HOSTS = {f"gpu0{n}": ("ALLOCATED",) for n in range(1, 5)}
+ROW = "{}|RUNNING|gpu|gpu[01-04]|\n"
+
+
+@pytest.mark.parametrize(
+    ("slurm", "verdict", "words"),
+    [
+        (Slurm(WAITS, why=REFUSED), CheckStatus.FAIL, "waits: no h200 in us-east-2a: InsufficientInstanceCapacity"),
+        (Slurm({"job_state": ["RUNNING", "CONFIGURING"], "state_reason": "Prolog"}, why=screen("launching", "starts: Slurm gave it h200-2a-1")), CheckStatus.FAIL, "starts: Slurm gave it h200-2a-1"),
+        (Slurm(WAITS, why=BUSY, nodes=HOSTS, queue=ROW.format(3)), CheckStatus.UNKNOWN, "PENDING after 60 s (Resources): others use the nodes: job 3"),
+        (Slurm(WAITS, why=BUSY, nodes=HOSTS, queue=ROW.format(7)), CheckStatus.FAIL, "no other job uses its nodes; h100: 4 of 4 busy"),
+        (Slurm(WAITS, why=BUSY, nodes=HOSTS, queue="nonsense"), CheckStatus.UNKNOWN, "who uses the nodes is not known: a row of squeue cannot be read"),
+        (Slurm(WAITS), CheckStatus.UNKNOWN, "(Resources); `why` of the head gives no cause: exit 1: no plan"),
+        (Slurm({"job_state": ["PENDING"], "state_reason": "PartitionDown"}), CheckStatus.FAIL, "(PartitionDown); `why` of the head"),
+        (Slurm({**WAITS, "admin_comment": "gpucluster: no capacity"}), CheckStatus.UNKNOWN, "gpucluster: no capacity"),
+    ],
+)  # fmt: skip
+def test_job_that_does_not_start_has_the_verdict_of_its_cause(slurm, verdict, words):
+    """V2: a refusal of the cloud was `others use the nodes`."""
     ours = slurm.jobs()
     ours.submit([LAB])
     with pytest.raises(NoJobError) as raised:
         ours.running("h100")
     assert raised.value.verdict is verdict
-    assert shown.get("admin_comment", shown["state_reason"]) in raised.value.message
+    assert words in raised.value.message
     assert LAB.start_s < slurm.seconds < LAB.start_s + 1
     assert slurm.calls[-1] == (("scancel", "7"), True)  # or our own next job would wait behind it
     before = len(slurm.calls)
     with pytest.raises(NoJobError):
         ours.running("h100")  # fails at once
     assert len(slurm.calls) == before
+
+
+def test_remedy_is_that_of_the_cause():
+    ours = Slurm(WAITS, why=REFUSED).jobs()
+    with pytest.raises(NoJobError) as raised:
+        ours.run_to_end(("--partition=gpu",), 5.0)
+    assert (raised.value.verdict, raised.value.next_step) == (CheckStatus.FAIL, "another zone")
+
+
+def test_job_that_ended_has_no_cause_of_the_daemon():
+    slurm = Slurm({"job_state": ["FAILED"], "state_reason": "NonZeroExitCode"}, why=REFUSED)
+    ours = slurm.jobs()
+    ours.submit([LAB])
+    with pytest.raises(NoJobError, match=r"FAILED after 0 s \(NonZeroExitCode\)") as raised:
+        ours.running("h100")
+    assert raised.value.verdict is CheckStatus.FAIL
 
 
 @pytest.mark.parametrize(
@@ -153,7 +199,8 @@ def test_only_a_refusal_of_sbatch_is_a_fault_of_the_cluster(stderr, verdict):
 
 
 def test_job_is_cancelled_when_it_does_not_end_in_time():
-    slurm = Slurm({"job_state": ["PENDING"]})
-    slurm.jobs().run_to_end(("--partition=gpu",), 5.0)
+    slurm = Slurm({"job_state": ["PENDING"]}, why=REFUSED)
+    with pytest.raises(NoJobError, match="PENDING after 5 s: waits: no h200"):
+        slurm.jobs().run_to_end(("--partition=gpu",), 5.0)
     assert slurm.calls[-1] == (("scancel", "7"), True)
     assert 5 <= slurm.seconds < 6
