@@ -20,7 +20,6 @@ from gpucluster.checks.check import (
 )
 from gpucluster.checks.slurmctld import parsed
 from gpucluster.slurm import hostlist, parse
-from gpucluster.slurm.pending import OTHERS_USE_NODES
 from gpucluster.slurm.states import JobState
 from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import short
@@ -257,16 +256,7 @@ def evaluate_small(found: SlurmJob, want: Small) -> CheckResult:
     words = f"job {found.id} {'+'.join(sorted(found.states))}{nodes}"
     if JobState.COMPLETED in found.states:
         return (passed if found.nodes and set(found.nodes) <= set(want.nodes) else failed)(words, expected)
-    words += f" after {want.limit_s:g} s" if found.pending else ""
-    words += reasons(found)
-    if waits_for_nodes(found):
-        return unknown(f"{words}: others use the nodes", expected)
-    return failed(words, expected)
-
-
-def waits_for_nodes(job: SlurmJob) -> bool:
-    """Whether the job waits for nodes that other jobs use; that is no fault of the cluster."""
-    return job.pending and job.reason in OTHERS_USE_NODES
+    return failed(words + reasons(found), expected)
 
 
 def reasons(job: SlurmJob) -> str:

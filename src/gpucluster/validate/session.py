@@ -159,7 +159,11 @@ class Session:
         """A job check reports the failure itself. `job.multi` blocks the checks on its nodes, if it has a result."""
         check, pool = expectation.of, expectation.target.partition("/")[0]
         if check.id in ("job.multi", "job.part"):
-            return CheckResult(verdict=error.verdict, found=error.message, expected=check.title), ""
+            remedy = error.next_step or ""
+            finding = CheckResult(
+                verdict=error.verdict, found=error.message, expected=check.title, remedy=remedy
+            )
+            return finding, ""
         before = find(self.results, f"job.multi[{pool}]")
         if before is None or before.healthy:
             return unknown(error.message, check.title), ""

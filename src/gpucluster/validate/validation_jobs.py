@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.jobs import parse_job, reasons, waits_for_nodes
-from gpucluster.checks.slurmctld import QUERY_NODES, parse_nodes
+from gpucluster.checks.jobs import parse_job, reasons
+from gpucluster.checks.slurmctld import QUERY_NODES, parse_nodes, parsed
 from gpucluster.errors import GpuclusterError
-from gpucluster.slurm import client, hostlist
+from gpucluster.slurm import client, hostlist, parse
+from gpucluster.slurm.pending import OTHERS_USE_NODES
 from gpucluster.slurm.states import JOB_ENDED, NodeState
 from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import short
+from gpucluster.validate import job_cause
+from gpucluster.validate.job_cause import Delay, JobCause, Leaves, Rivals
 from gpucluster.validate.pool_jobs import PoolJob, node_targets
 
 NAME = "gpucluster-validate"
@@ -27,10 +30,13 @@ RunOnHead = Callable[[Sequence[str], bool, float], QueryOutput]
 
 
 class NoJobError(GpuclusterError):
-    """A job of validation does not run. `verdict` is FAIL if the cluster is at fault."""
+    """A job of validation does not run. `verdict` is FAIL if the cluster is at fault.
 
-    def __init__(self, verdict: CheckStatus, words: str) -> None:
-        super().__init__(words)
+    `next_step`: the remedy for the cause of this job; None if the check's own fits.
+    """
+
+    def __init__(self, verdict: CheckStatus, words: str, remedy: str = "") -> None:
+        super().__init__(words, next_step=remedy or None)
         self.verdict = verdict
 
 
@@ -57,6 +63,7 @@ class ValidationJobs:
         self._pause = pause or threading.Event().wait
         self._name = f"{NAME}-{secrets.token_hex(4)}"
         self._may_exist = False  # whether a job with our name may be in the queue
+        self._numbers: set[int] = set()  # of all jobs of this run
         self._submitted: dict[str, tuple[PoolJob, int, float]] = {}
         self._running: dict[str, RunningJob] = {}
         self._failed: dict[str, NoJobError] = {}
@@ -105,14 +112,20 @@ class ValidationJobs:
         return self._head(("srun", f"--jobid={job}", "--overlap", "--quiet", *argv), True, limit_s)
 
     def run_to_end(self, argv: Sequence[str], limit_s: float) -> QueryOutput:
-        """scontrol's answer for a new job at its end, or after `limit_s`. NoJobError if sbatch refuses it."""
-        job = self._sbatch(argv)
-        end = self._now() + limit_s
+        """scontrol's answer for a new job at its end, or while it runs after `limit_s`.
+
+        NoJobError if sbatch refuses it, or if it has not begun by then.
+        """
+        job, since = self._sbatch(argv), self._now()
         answer = self._show(job)
-        while not _has_ended(answer) and self._now() < end:
+        while not _has_ended(answer) and self._now() - since < limit_s:
             self._pause(POLL_S)
             answer = self._show(job)
-        self._cancel(job)
+        try:
+            if _waits(answer):
+                raise self._not_running(job, answer, self._now() - since)
+        finally:
+            self._cancel(job)
         return answer
 
     def cancel_all(self) -> None:
@@ -158,6 +171,7 @@ class ValidationJobs:
         answer = self._head((*common, *argv), True, 20)
         word = answer.stdout.strip().partition(";")[0]
         if answer.code == 0 and word.isdecimal():
+            self._numbers.add(int(word))
             return int(word)
         words = short(answer.stderr or answer.stdout) or f"exit {answer.code}"
         if "sbatch: error: " in answer.stderr:
@@ -179,9 +193,44 @@ class ValidationJobs:
             if job is not None and job.running:
                 return RunningJob(spec=spec, id=number, nodes=job.nodes)
             if _has_ended(answer) or self._now() - since > spec.start_s:
-                self._cancel(number)  # otherwise our own next job would wait for it
-                raise _not_running(number, answer, self._now() - since)
+                try:
+                    raise self._not_running(number, answer, self._now() - since, spec.leaves)
+                finally:
+                    self._cancel(number)  # otherwise our own next job would wait for it
             self._pause(POLL_S)
+
+    def _not_running(
+        self, number: int, answer: QueryOutput, seconds: float, leaves: Leaves = ()
+    ) -> NoJobError:
+        """Why the job is not running. `why` knows it only as long as the job is not cancelled."""
+        try:
+            job = parse_job((answer,))
+        except ParseError as error:
+            return NoJobError(CheckStatus.UNKNOWN, f"slurmctld does not show job {number}: {error}")
+        words = f"job {number} is {'+'.join(sorted(job.states))} after {seconds:.0f} s"
+        if not JOB_ENDED.isdisjoint(job.states):
+            return NoJobError(CheckStatus.FAIL, f"{words}{reasons(job)}")
+        try:
+            cause = job_cause.parse_cause(self._head(job_cause.why(number), False, job_cause.WHY_S))
+        except ParseError as error:
+            verdict = CheckStatus.UNKNOWN if job.reason in OTHERS_USE_NODES else CheckStatus.FAIL
+            return NoJobError(
+                verdict, f"{words}{reasons(job)}; `why` of the head gives no cause: {short(str(error))}"
+            )
+        delay = self._delay(cause, job, leaves)
+        reason = f" ({short(job.reason, 250)})" if job.reason not in ("", "None") else ""
+        return NoJobError(delay.verdict, f"{words}{reason}: {delay.words}", delay.remedy)
+
+    def _delay(self, cause: JobCause, job: SlurmJob, leaves: Leaves) -> Delay:
+        if cause.name not in job_cause.BY_JOBS:
+            return job_cause.judged(cause, Rivals(jobs=(), decide=False))
+        try:
+            nodes = parse_nodes((self._head(QUERY_NODES.argv, False, 10),))
+            active = parsed(self._head(client.ACTIVE_JOBS, False, 10), parse.parse_active)
+        except ParseError as error:
+            words = f"{cause.headline}; who uses the nodes is not known: {error}"
+            return Delay(verdict=CheckStatus.UNKNOWN, words=words)
+        return job_cause.judged(cause, job_cause.rivals(job, nodes, active, leaves), ours=self._numbers)
 
 
 def _job(answer: QueryOutput) -> SlurmJob | None:
@@ -197,12 +246,7 @@ def _has_ended(answer: QueryOutput) -> bool:
     return job is not None and not JOB_ENDED.isdisjoint(job.states)
 
 
-def _not_running(number: int, answer: QueryOutput, seconds: float) -> NoJobError:
-    try:
-        job = parse_job((answer,))
-    except ParseError as error:
-        return NoJobError(CheckStatus.UNKNOWN, f"slurmctld does not show job {number}: {error}")
-    words = f"job {number} is {'+'.join(sorted(job.states))} after {seconds:.0f} s{reasons(job)}"
-    if waits_for_nodes(job):
-        return NoJobError(CheckStatus.UNKNOWN, f"{words}: others use the nodes")
-    return NoJobError(CheckStatus.FAIL, words)
+def _waits(answer: QueryOutput) -> bool:
+    """Whether slurmctld shows a job that has not begun."""
+    job = _job(answer)
+    return job is not None and (job.pending or job.configuring) and not _has_ended(answer)

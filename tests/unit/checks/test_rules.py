@@ -657,8 +657,7 @@ def test_folders_that_all_jobs_share_are_named():
         ({"COMPLETED"}, ("x",), "None", FAIL),
         ({"COMPLETED"}, (), "None", FAIL),
         ({"FAILED"}, ("e1",), "NonZeroExitCode", FAIL),
-        ({"PENDING"}, (), "Resources", UNKNOWN),
-        ({"PENDING"}, (), "PartitionDown", FAIL),
+        ({"RUNNING"}, ("e1",), "None", FAIL),
     ],
 )
 def test_small_jobs(states, node_, reason, verdict):
