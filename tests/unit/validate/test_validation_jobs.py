@@ -1,6 +1,7 @@
 """Validation's own jobs: how long validation waits for them, and which verdict a wait gives."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from support import builders
@@ -156,6 +157,17 @@ def test_elastic_job_excludes_nodes_that_are_up_if_enough_others_are_off(nodes, 
     (argv,) = [argv for argv, _ in slurm.calls if argv[0] == "sbatch"]
     assert "".join(word for word in argv if word.startswith("--exclude")) == excluded
     assert "--gres=gpu:8" in argv
+
+
+def test_elastic_job_excludes_no_node_if_max_leaves_no_room_beside_them():
+    """Else the job waits for `max`, and the idle nodes that it excludes keep it there."""
+    nodes = {"h200-2a-1": UP, "h200-2a-2": UP, "h200-2a-3": OFF, "h200-2a-4": OFF}
+    excluded = []
+    for most in (4, 3):
+        slurm = Slurm({"job_state": ["RUNNING"]}, nodes=nodes)
+        slurm.jobs().submit([replace(BURST, max=most)])
+        excluded.append(any("--exclude" in word for argv, _ in slurm.calls for word in argv))
+    assert excluded == [True, False]
 
 
 def test_job_is_cancelled_when_the_answer_to_its_submission_is_lost():
