@@ -17,6 +17,7 @@ class PoolJob:
     pool: str
     partition: str
     nodes: int
+    max: int  # the most nodes of the pool at a time
     gpus: int  # whole GPUs of each node; 0: none, or slices
     gres: str  # what it asks for on each node, as --gres takes it: all GPUs, or one slice; empty: none
     exclude: str  # hostlist of the partition's other pools
@@ -58,6 +59,7 @@ def _pool_job(plan: SlurmPlan, pool: Pool, partition: Partition) -> PoolJob:
         pool=pool.name,
         partition=partition.name,
         nodes=min(JOB_NODES, pool.max - pool.min if elastic else len(pool.always_on())),
+        max=pool.max,
         gpus=gpus,
         gres=f"gpu:{gpus}" if gpus else _one_slice(shape),
         exclude=",".join(other.hostlist for other in others),

@@ -152,7 +152,7 @@ class ValidationJobs:
         )
 
     def _up_nodes(self, job: PoolJob) -> Iterator[str]:
-        """The nodes to exclude, because they are up: a job there shows no boot. None if too few others are off."""
+        """The nodes to exclude, because they are up: a job there shows no boot. None if no others could be launched for it."""
         if not job.elastic:
             return
         try:
@@ -161,7 +161,9 @@ class ValidationJobs:
             raise NoJobError(CheckStatus.UNKNOWN, f"slurmctld does not list its nodes: {error}") from error
         off = {n.name for n in nodes if NodeState.POWERED_DOWN in n.states}
         free = off - {n.name for n in nodes if NodeState.DRAIN in n.states}
-        if any(len(free & set(leaf)) >= job.nodes for leaf in job.leaves):
+        mine = {name for leaf in job.leaves for name in leaf}
+        room = job.max - sum(1 for n in nodes if n.name in mine - off)
+        if room >= job.nodes and any(len(free & set(leaf)) >= job.nodes for leaf in job.leaves):
             up = (n.name for n in nodes if job.partition in n.partitions and n.name not in off)
             yield hostlist.fold(up)
 
