@@ -1,15 +1,13 @@
 """The common parts of all instances: AMI, metadata options, root volume, tags, user data."""
 
-import base64
-import json
-
 import pulumi
 import pulumi_aws as aws
 from pulumi import Output
 
 from gpucluster.aws.encryption import Key
 from gpucluster.plan.model import AwsPlan, AwsPool, Image, ImageById, SlurmOnAws
-from gpucluster.plan.names import AGENT_UNIT, BUNDLE_KEY, TAG_CLUSTER, TAG_ROLE, USER_DATA_FILE
+from gpucluster.plan.names import TAG_CLUSTER, TAG_ROLE
+from gpucluster.plan.user_data import encoded, user_data
 
 
 def metadata() -> aws.ec2.InstanceMetadataOptionsArgsDict:
@@ -88,36 +86,3 @@ class Images:
             return aws.ec2.get_ami_output(filters=by_id, opts=self._opts)
         named: list[aws.ec2.GetAmiFilterArgsDict] = [{"name": "name", "values": [image.name]}]
         return aws.ec2.get_ami_output(owners=["self"], filters=named, opts=self._opts)
-
-
-LIMIT_BYTES = 16 * 1024  # before base64 (T16)
-
-
-def user_data(*, cluster: str, region: str, bucket: str, role: str, name: str = "") -> str:
-    """Return the cloud-config of a machine as JSON, which is valid YAML and quotes every name.
-
-    `name` is the host name of a login machine, one of `Login.names`. Nodes get theirs from the controller.
-    """
-    machine = {"bucket": bucket, "cluster": cluster, "key": BUNDLE_KEY, "region": region, "role": role}
-    if name:
-        machine["name"] = name
-    config = {
-        "write_files": [
-            {
-                "path": USER_DATA_FILE,
-                "permissions": "0644",
-                "content": json.dumps(machine, sort_keys=True) + "\n",
-            }
-        ],
-        # --no-block: the agent waits for units that wait for the end of cloud-init
-        "runcmd": [["systemctl", "start", "--no-block", AGENT_UNIT]],
-    }
-    text = "#cloud-config\n" + json.dumps(config, indent=1, sort_keys=True) + "\n"
-    if len(text.encode()) > LIMIT_BYTES:
-        raise ValueError(f"user data is {len(text.encode())} bytes, EC2 takes {LIMIT_BYTES}")
-    return text
-
-
-def encoded(text: str) -> str:
-    """Return the text in base64, for launch templates."""
-    return base64.b64encode(text.encode()).decode()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gpucluster.aws.instances import LIMIT_BYTES, encoded, user_data
 from gpucluster.plan.iam_policies import (
     SEEN,
     SESSION_MANAGER,
@@ -21,6 +20,7 @@ from gpucluster.plan.iam_policies import (
     trust_role,
 )
 from gpucluster.plan.store_policies import events_to, only_tls
+from gpucluster.plan.user_data import LIMIT_BYTES, encoded, user_data
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
 from gpucluster.spec.rules.s3_places import MOST_LETTERS, MOST_PREFIXES
 

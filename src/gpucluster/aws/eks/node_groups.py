@@ -20,6 +20,7 @@ from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
 from gpucluster.plan.names import LABEL_MIG, ROLE_KUBERNETES, SYSTEM_NODES, TAG_POOL, TAG_ROLE
 from gpucluster.plan.security_rules import CONTROL_PLANE
+from gpucluster.plan.user_data import encoded
 
 ROOT_DEVICE = "/dev/xvda"  # of EKS's AL2023 images
 _CAPACITY: Mapping[Market, str] = {
@@ -145,7 +146,7 @@ class NodeGroups(pulumi.ComponentResource):
             network_interfaces=interfaces or None,
             metadata_options=instances.metadata(),
             block_device_mappings=[{"device_name": ROOT_DEVICE, "ebs": root_disk(group.root_gib, self._key)}],
-            user_data=instances.encoded(RAID0) if group.local_disks else None,
+            user_data=encoded(RAID0) if group.local_disks else None,
             tag_specifications=self._tags(group),
             tags={TAG_POOL: group.pool},
             opts=ResourceOptions(parent=self),

@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, code_of, error_of, local_agent, running_cloud
 from support.waiting import eventually
 
-from gpucluster.aws.instances import user_data
 from gpucluster.aws.operator_policies import OperatorScope, command_statements
 from gpucluster.cli import transport_ssm
 from gpucluster.cli.context import resolve_file
@@ -32,6 +31,7 @@ from gpucluster.errors import GpuclusterError, HostError, StateError
 from gpucluster.plan import names
 from gpucluster.plan.iam_policies import Statement, trust_ec2
 from gpucluster.plan.model import Access, SlurmOnAws
+from gpucluster.plan.user_data import user_data
 from gpucluster.sandbox.aws import shapes
 from gpucluster.sandbox.aws.ec2.state.values import Refusal
 from gpucluster.sandbox.aws.ssm.calls import AGENT_NEEDS
