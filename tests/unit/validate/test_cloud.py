@@ -23,6 +23,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, ImageById, SlurmOnAws
 from gpucluster.plan.model.bindings import TemplateBinding
 from gpucluster.plan.security_rules import roles, rules
+from gpucluster.plan.user_data import encoded, user_data
 from gpucluster.sandbox.aws.ec2.state.values import Timing
 from gpucluster.validate.cloud_expectations import of_cluster
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
@@ -143,9 +144,17 @@ def permission(ports: tuple[int, int] | None, peer: str, groups: dict[str, str])
     return {**shape, "IpRanges": [{"CidrIp": peer}]}
 
 
+def with_one_interface(plan: SlurmOnAws) -> SlurmOnAws:
+    """The same plan without fabric, so that a launch names only the subnet."""
+    pools = (
+        replace(p, templates=tuple(replace(one, interfaces=()) for one in p.templates)) for p in plan.pools
+    )
+    return replace(plan, pools=tuple(pools))
+
+
 @pytest.fixture
 def burst(cloud: RunningCloud) -> Deployed:
-    plan, ec2 = builders.a_plan(), cloud.fresh().client("ec2")
+    plan, ec2 = with_one_interface(builders.a_plan()), cloud.fresh().client("ec2")
     network = make_network(cloud, plan)
     vpc, subnets = network.vpc, network.private
     groups = groups_of(ec2, plan, vpc)
@@ -159,13 +168,18 @@ def burst(cloud: RunningCloud) -> Deployed:
     templates: dict[str, TemplateBinding] = {}
     for pool in plan.pools:
         for one in pool.templates:
+            told = user_data(cluster="burst", region=REGION, bucket=made.bucket, role=names.ROLE_NODE)
             data: dict[str, Any] = {
                 "ImageId": image,
                 "InstanceType": one.machine,
+                "UserData": encoded(told),
                 "SecurityGroupIds": [groups[names.ROLE_NODE]],
                 "IamInstanceProfile": {"Name": "burst-node-1234567"},
+                "InstanceInitiatedShutdownBehavior": "terminate",
                 "MetadataOptions": GUARDED,
-                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True}}],
+                "BlockDeviceMappings": [
+                    {"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "VolumeSize": one.root_gib}}
+                ],
             }
             launch = ec2.create_launch_template(
                 LaunchTemplateName=f"{one.key}-{vpc}", LaunchTemplateData=data
@@ -188,6 +202,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
         "cloud.journal": CheckStatus.PASS,
         "cloud.machines": CheckStatus.PASS,
         "cloud.images": CheckStatus.PASS,
+        "cloud.templates": CheckStatus.PASS,
         "cloud.rules": CheckStatus.PASS,
         "cloud.network": CheckStatus.PASS,
         "cloud.bucket": CheckStatus.PASS,
@@ -197,6 +212,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
     }
     assert found["cloud.machines"].found == "1 machines and 1 nodes"
     assert found["cloud.images"].found == "1 images"
+    assert found["cloud.templates"].found == "3 launch templates"
     assert found["cloud.rules"].found == f"{len(rules(burst.plan))} rules"
 
 
@@ -333,10 +349,48 @@ def last_template(b: Deployed) -> str:
     return max(b.bindings.templates.items())[1].id
 
 
+def by_hand(**change: Any) -> Do:
+    """The bindings name a version that is not of the program."""
+
+    def do(b: Deployed) -> None:
+        key, bound = max(b.bindings.templates.items())
+        (first,) = b.ec2.describe_launch_template_versions(LaunchTemplateId=bound.id)[
+            "LaunchTemplateVersions"
+        ]
+        data = {**first["LaunchTemplateData"], **change}
+        b.ec2.create_launch_template_version(LaunchTemplateId=bound.id, LaunchTemplateData=data)
+        b.bindings = replace(b.bindings, templates={**b.bindings.templates, key: replace(bound, version=2)})
+
+    return do
+
+
+def unbound(b: Deployed) -> None:
+    key, _ = max(b.bindings.templates.items())
+    b.bindings = replace(
+        b.bindings, templates={k: one for k, one in b.bindings.templates.items() if k != key}
+    )
+
+
+def root(**ebs: Any) -> list[dict[str, Any]]:
+    return [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "VolumeSize": 100, **ebs}}]
+
+
+VERSION_2 = r"^version 2 of the launch template lt-[0-9a-f]+ \(h200, p5en?.48xlarge\) "
 OF_PULUMI: dict[str, tuple[str, Do, str]] = {
     "the head is missing": ("cloud.machines", lambda b: b.ec2.terminate_instances(InstanceIds=[b.head]), "burst-head is missing"),
     "the head in the nodes' group": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.head, Groups=[b.groups["node"]]), r"burst-head \(HEAD\) has the groups burst-node-1234567"),
-    "a launch template is gone": ("cloud.machines", lambda b: b.ec2.delete_launch_template(LaunchTemplateId=last_template(b)), r"version 1 of the launch template lt-[0-9a-f]+ \(h200, .*\) is gone"),
+    "a template has no binding": ("cloud.templates", unbound, r"^the bindings name no launch template of h200 with p5en?.48xlarge \(spot\): the daemon cannot launch it$"),
+    "a template of another machine": ("cloud.templates", by_hand(InstanceType="m7i.large"), VERSION_2 + "launches m7i.large$"),
+    "a template with a key": ("cloud.templates", by_hand(KeyName="ada"), VERSION_2 + "has KeyName, which the plan has not$"),
+    "a template with an end by hand": ("cloud.templates", by_hand(DisableApiTermination=True), VERSION_2 + "has DisableApiTermination, which the plan has not$"),
+    "a template that stops": ("cloud.templates", by_hand(InstanceInitiatedShutdownBehavior="stop"), VERSION_2 + "has the shutdown behaviour stop, not terminate$"),
+    "a template with an open metadata service": ("cloud.templates", by_hand(MetadataOptions={**GUARDED, "HttpPutResponseHopLimit": 2}), VERSION_2 + "has the metadata service enabled, tokens required, hop limit 2$"),
+    "a template with other user data": ("cloud.templates", by_hand(UserData=encoded("#!/bin/sh")), VERSION_2 + "has other user data$"),
+    "a template in another group": ("cloud.templates", lambda b: by_hand(SecurityGroupIds=[b.groups["head"]])(b), VERSION_2 + "has the groups sg-[0-9a-f]+$"),
+    "a template with another profile": ("cloud.templates", by_hand(IamInstanceProfile={"Name": "burst-head-1234567"}), VERSION_2 + "has the instance profile burst-head-1234567$"),
+    "a template with a volume in plain text": ("cloud.templates", by_hand(BlockDeviceMappings=root(Encrypted=False)), VERSION_2 + "has volumes without encryption: /dev/xvda$"),
+    "a template with a small volume": ("cloud.templates", by_hand(BlockDeviceMappings=root(VolumeSize=8)), VERSION_2 + "has a root volume of 8 GiB, not 100$"),
+    "a launch template is gone": ("cloud.templates", lambda b: b.ec2.delete_launch_template(LaunchTemplateId=last_template(b)), r"version 1 of the launch template lt-[0-9a-f]+ \(h200, .*\) is gone"),
     "a rule is missing": ("cloud.rules", revoke, "head from node: tcp 6817 is missing"),
 }  # fmt: skip
 
