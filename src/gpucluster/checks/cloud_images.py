@@ -66,7 +66,7 @@ def parse_images(got: tuple[QueryOutput, ...]) -> FoundImages:
 
 
 def evaluate_images(found: FoundImages, want: ImagesWant) -> CheckResult:
-    """A launch template that is gone is `cloud.machines`' fault. One sentence for each image, with the pools that it stops."""
+    """A launch template that is gone is `cloud.templates`' fault. One sentence for each image, with the pools that it stops."""
     pools: dict[tuple[str, str], set[str]] = {}
     for one in want.templates:
         if (identifier := found.templates.get((one.id, one.version))) is not None:

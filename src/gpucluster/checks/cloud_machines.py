@@ -86,18 +86,15 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMachines:
-    """The instances, and the launch templates that exist in the version of the plan."""
+    """The instances."""
 
     machines: tuple[Machine, ...]
-    templates: frozenset[tuple[str, int]]
 
 
 def query_machines(want: Machines) -> tuple[Query, ...]:
-    templates = (f"template={one.id}:{one.version}" for one in want.templates)
     asked = (
         *((what, *want.place.words()) for what in ("instances", "volumes", "images")),
         ("shutdowns", *want.place.words()),
-        ("templates", *templates),
         *((("addresses", *want.place.words()),) if any(one.public for one in want.fixed) else ()),
     )
     return tuple(Query(at=Location.CLOUD, argv=argv) for argv in asked)
@@ -106,7 +103,7 @@ def query_machines(want: Machines) -> tuple[Query, ...]:
 def parse_machines(got: tuple[QueryOutput, ...]) -> FoundMachines:
     """Instances from DescribeInstances with the encryption of their volumes and the names of their images."""
     listing = got[0]
-    volumes, images, shutdowns, templates, *more = (json_fields.table(one.text()) for one in got[1:])
+    volumes, images, shutdowns, *more = (json_fields.table(one.text()) for one in got[1:])
     plain: dict[str, list[str]] = {}
     for volume in json_fields.members(volumes, "Volumes"):
         if volume.get("Encrypted") is not True:
@@ -132,11 +129,7 @@ def parse_machines(got: tuple[QueryOutput, ...]) -> FoundMachines:
     }
     every = (_machine(one, _Beside(plain, named, ends, addresses)) for one in instances_of(listing))
     return FoundMachines(
-        machines=tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id)),
-        templates=frozenset(
-            (json_fields.text(one, "LaunchTemplateId"), int(json_fields.number(one, "VersionNumber")))
-            for one in json_fields.members(templates, "LaunchTemplateVersions")
-        ),
+        machines=tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id))
     )
 
 
@@ -157,12 +150,6 @@ def evaluate_machines(found: FoundMachines, want: Machines) -> CheckResult:
     faults = [fault for one in want.fixed for fault in _fixed(one, ours, cluster)]
     nodes = [m for m in ours if _is_node(m, want)]
     faults += [fault for one in nodes for fault in _node(one, want)]
-    for one in want.templates:
-        if (one.id, one.version) not in found.templates:
-            words = (
-                f"version {one.version} of the launch template {one.id} ({one.pool}, {one.machine}) is gone"
-            )
-            faults.append(CloudDifference(words=words, step=UP))
     expected = f"{len(want.fixed)} machines of the plan, and nodes of its launch templates"
     return judged(faults, cluster, f"{len(want.fixed)} machines and {len(nodes)} nodes", expected)
 

@@ -40,6 +40,14 @@ def members_if_any(body: Mapping[str, Any], key: str) -> tuple[Mapping[str, Any]
     return members(body, key) if key in body else ()
 
 
+def part_if_any(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object at `key`; empty without the key."""
+    value: object = body.get(key, {})
+    if not isinstance(value, dict):
+        raise ParseError(f"{key} is {short(repr(value), 40)}, not an object")
+    return cast("dict[str, Any]", value)
+
+
 def text(item: Mapping[str, Any], *path: str) -> str:
     """A string, possibly empty."""
     value = _at(item, path)

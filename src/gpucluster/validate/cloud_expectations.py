@@ -12,13 +12,16 @@ from gpucluster.checks.cloud_network import NetworkWant
 from gpucluster.checks.cloud_roles import RolesWant
 from gpucluster.checks.cloud_rules import RulesWant, RuleWant
 from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSystemWant, QueueWant, SecretWant
+from gpucluster.checks.cloud_templates import TemplatesWant, TemplateWant, digest
 from gpucluster.plan import names
 from gpucluster.plan.model import (
+    AwsPool,
     Bindings,
     Efs,
     FsxLustre,
     Image,
     ImageById,
+    LaunchTemplate,
     SiteEfs,
     SiteLustre,
     SlurmOnAws,
@@ -26,6 +29,7 @@ from gpucluster.plan.model import (
 )
 from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.security_rules import roles, rules
+from gpucluster.plan.user_data import encoded, user_data
 from gpucluster.validate.declared_roles import declared_roles
 
 
@@ -41,6 +45,7 @@ def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[st
         templates = _templates(plan, bindings)
         yield "cloud.machines", Machines(place=place, fixed=fixed, templates=templates, node_group=node_group)
         yield "cloud.images", ImagesWant(cluster=plan.name, templates=templates)
+        yield "cloud.templates", _launched(plan, bindings)
         yield "cloud.rules", RulesWant(place=place, groups=roles(plan), rules=_rules(plan))
         yield "cloud.network", _network(plan, bindings)
         yield from _stores(plan, bindings)
@@ -155,6 +160,31 @@ def _templates(plan: SlurmOnAws, bindings: Bindings) -> tuple[NodeTemplate, ...]
         for pool in plan.pools
         for one in pool.templates
         if one.key in bindings.templates
+    )
+
+
+def _launched(plan: SlurmOnAws, bindings: Bindings) -> TemplatesWant:
+    told = user_data(cluster=plan.name, region=plan.aws.region, bucket=bindings.bucket, role=names.ROLE_NODE)
+    return TemplatesWant(
+        cluster=plan.name,
+        templates=tuple(_template(pool, one, bindings) for pool in plan.pools for one in pool.templates),
+        group=bindings.groups.get(names.ROLE_NODE, ""),
+        profile=f"{plan.name}-{names.ROLE_NODE}",
+        user_data=digest(encoded(told)),
+    )
+
+
+def _template(pool: AwsPool, one: LaunchTemplate, bindings: Bindings) -> TemplateWant:
+    bound = bindings.templates.get(one.key)
+    return TemplateWant(
+        id="" if bound is None else bound.id,
+        version=0 if bound is None else bound.version,
+        pool=pool.name,
+        machine=one.machine,
+        market=one.market.value,
+        interfaces=one.interfaces,
+        root_gib=one.root_gib,
+        reservation=pool.sources[one.source].reservation or "",
     )
 
 

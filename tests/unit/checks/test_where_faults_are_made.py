@@ -17,7 +17,7 @@ FILES = {  # file -> checks whose faults it makes
     "slurm/test_containers.py": "ctr.run",
     "sandbox/test_desk.py": "login.user",
     "sandbox/test_shell.py": "cfg.spec",
-    "unit/validate/test_cloud.py": "cloud.images cloud.network cloud.rules",
+    "unit/validate/test_cloud.py": "cloud.images cloud.network cloud.rules cloud.templates",
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
     "kubernetes/test_rehearsal.py": "kube.controllers kube.nodes kube.objects",
     "kubernetes/test_pods.py": "kube.dns kube.isolation kube.metadata kube.reach kube.volumes",

@@ -168,7 +168,9 @@ def burst(cloud: RunningCloud) -> Deployed:
     templates: dict[str, TemplateBinding] = {}
     for pool in plan.pools:
         for one in pool.templates:
-            told = user_data(cluster="burst", region=REGION, bucket=made.bucket, role=names.ROLE_NODE)
+            told = user_data(
+                cluster="burst", region=plan.aws.region, bucket=made.bucket, role=names.ROLE_NODE
+            )
             data: dict[str, Any] = {
                 "ImageId": image,
                 "InstanceType": one.machine,
