@@ -131,6 +131,22 @@ def test_head_launches_lists_and_ends_its_nodes(cluster: Cluster):
         port.terminate(ids)
 
 
+def test_dry_run_of_the_head_tries_rights_and_parameters_and_launches_nothing(cluster: Cluster):
+    port, model = cluster.port(cluster.head), cluster.cloud.model
+    port.try_launch(cluster.request())
+    model.reserve("p5.48xlarge", "us-east-1a", 0, id=RESERVED)  # a full one: capacity is not tried
+    port.try_launch(cluster.request(market=Market.RESERVATION, reservation=RESERVED))
+    assert "UnauthorizedOperation" in refused(lambda: port.try_launch(cluster.request(tags={})))
+    assert "UnauthorizedOperation" in refused(
+        lambda: cluster.port(cluster.node).try_launch(cluster.request())
+    )
+    with pytest.raises(CloudError, match=r"InvalidLaunchTemplateId\.VersionNotFound") as wrong:
+        port.try_launch(cluster.request(template_version=9))
+    assert wrong.value.fault is Fault.CONFIGURATION
+    assert port.instances("burst") == ()
+    assert port.launch(cluster.request())  # the token is still new
+
+
 @pytest.mark.parametrize(
     ("sentence", "tags"),
     [
