@@ -44,6 +44,7 @@ _READ = (  # the parts of an instance that `view` takes
     *("StateReason", "StateTransitionReason", "CapacityReservationId", "InstanceLifecycle", "Tags"),
 )
 _TOPOLOGY_IDS = 100  # ids in one DescribeInstanceTopology
+_WOULD_DO = "DryRunOperation"
 _BATCH = 500  # ids in one TerminateInstances; EC2 accepts 1000
 
 
@@ -64,6 +65,16 @@ class AwsCloud:
         with translated():
             answer = self._launcher().run_instances(**launch_arguments(call))
         return tuple(i["InstanceId"] for i in answer["Instances"] if "InstanceId" in i)
+
+    def try_launch(self, call: LaunchCall) -> None:
+        """See TrialPort. EC2 answers a dry run that it would take with an error, too (API reference, RunInstances)."""
+        arguments = {k: v for k, v in launch_arguments(call).items() if k != "ClientToken"}
+        try:
+            with translated():
+                self._reader().run_instances(**arguments, DryRun=True)
+        except CloudError as error:
+            if error.code != _WOULD_DO:
+                raise
 
     def fleet(self, call: FleetCall) -> FleetAnswer:
         """See CloudPort. CreateFleet returns only ids, so DescribeInstances must follow (T13)."""

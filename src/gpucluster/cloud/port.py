@@ -319,3 +319,14 @@ class TopologyPort(Protocol):
     def network_nodes(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Return the switches above each running instance, the nearest last. A type without them is missing."""
         ...
+
+
+class TrialPort(Protocol):
+    """Whether the cloud would take a launch."""
+
+    def try_launch(self, call: LaunchCall) -> None:
+        """Let the cloud check the caller's rights and the parameters, and launch nothing; the token is not used.
+
+        CloudError: it refuses the call. It checks neither capacity nor quotas.
+        """
+        ...
