@@ -36,18 +36,22 @@ from gpucluster.cloud.port import (
     ObjectPort,
     QueueNotice,
     TopologyPort,
+    TrialPort,
 )
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.elastic import registration, status_endpoint
 from gpucluster.elastic.act import Clients, Failpoint
+from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.executors import Inbox, ThreadExecutor
 from gpucluster.elastic.failpoints import failpoint_hits
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.intent_copy import IntentCopy
 from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.launch_trials import LaunchTrials
 from gpucluster.elastic.lease import AlwaysHeld, Lease, LeaseLostError
 from gpucluster.elastic.listeners import listen_to_hooks, listen_to_queue
 from gpucluster.elastic.log_lines import OneLine
+from gpucluster.elastic.model import LaunchTrial
 from gpucluster.elastic.notifier import ACTS, NO_LEASE, Notifier
 from gpucluster.elastic.reconciler import Reaction, Reconciler
 from gpucluster.elastic.standby import Standby, lease_of
@@ -91,6 +95,7 @@ class Ports:
     control: ControlPort
     notices: NoticePort | None = None
     topology: TopologyPort | None = None
+    trials: TrialPort | None = None
     orders: ObjectPort | None = None
 
 
@@ -181,6 +186,7 @@ def real_ports(bindings: Bindings) -> Ports:
     return Ports(
         cloud=cloud,
         topology=cloud,
+        trials=cloud,
         slurm=Scontrol(),
         control=S3Control(bindings.region, bindings.bucket),
         notices=SqsNotices(bindings.region, bindings.queue) if bindings.queue else None,
@@ -236,6 +242,7 @@ class Daemon:
             warn=self._warn,
             read_held=lambda: status_endpoint.read_held(paths.held),
             look_at_topology=self._observer(ports),
+            try_launches=self._trials(ports),
         )
         self._copies = ThreadExecutor("copy", 1, self._inbox)
         self._copy = self._copied(ports.orders)
@@ -262,6 +269,15 @@ class Daemon:
         if ports.topology is None:
             return lambda _: None
         return TopologyObserver(self._plan, ports.topology, self._paths.topology, time.time).look
+
+    def _trials(self, ports: Ports) -> Callable[[float, Callable[[], World | None]], None]:
+        if ports.trials is None:
+            return lambda _now, _world: None
+
+        def publish(answers: Mapping[str, LaunchTrial]) -> None:
+            self._reconciler.show_trials(answers)
+
+        return LaunchTrials(self._plan.name, ports.trials, self._clouds, publish).look
 
     def run(self) -> None:
         """Run until `stop`, then finish running calls. The next start repeats calls without an outcome."""

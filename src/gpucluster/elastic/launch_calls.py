@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucluster.cloud.port import CloudPort, FleetCall, FleetError, LaunchCall
+from gpucluster.cloud.port import CloudPort, FleetCall, FleetError, LaunchCall, LaunchSpec
 from gpucluster.elastic.events import LaunchRequest
 from gpucluster.elastic.memory.launches import served
 from gpucluster.plan.names import (
@@ -67,9 +67,18 @@ def fleet_call(cluster: str, request: LaunchRequest) -> FleetCall:
     )
 
 
+def trial_call(cluster: str, pool: str, spec: LaunchSpec) -> LaunchCall:
+    """Return the RunInstances of one instance for nobody, to be tried only."""
+    return LaunchCall(token="", count=1, spec=spec, tags=_own_tags(cluster, pool, "trial"))
+
+
+def _own_tags(cluster: str, pool: str, request: str) -> dict[str, str]:
+    return {TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: pool, TAG_REQUEST: request}
+
+
 def _tags(cluster: str, request: LaunchRequest) -> dict[str, str]:
     """Return the tags for cost reports: the jobs of the launch and their accounts. Other jobs may run on it later."""
-    tags = {TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: request.pool, TAG_REQUEST: request.id}
+    tags = _own_tags(cluster, request.pool, request.id)
     for key, words in ((TAG_JOB, map(str, request.jobs)), (TAG_ACCOUNT, request.accounts)):
         if text := _listed(words):
             tags[key] = text

@@ -48,6 +48,14 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTrial:
+    """EC2's answer to the last dry run of an offer: why it refuses the call; empty words: it would take it."""
+
+    at: float
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation. A field that is None is unknown now, and no rule uses it. Without `cloud`, `lost` names EC2."""
 

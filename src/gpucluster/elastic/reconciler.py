@@ -21,7 +21,14 @@ from gpucluster.elastic.decide.interruptions import severity_of
 from gpucluster.elastic.decide.terminations import left_alone
 from gpucluster.elastic.decide.world import World, owned
 from gpucluster.elastic.events import DaemonStarted, Entry
-from gpucluster.elastic.model import Action, CloudView, DeleteMessages, Observation, ReceivedReport
+from gpucluster.elastic.model import (
+    Action,
+    CloudView,
+    DeleteMessages,
+    LaunchTrial,
+    Observation,
+    ReceivedReport,
+)
 from gpucluster.elastic.registration import RegistrationSnapshot
 from gpucluster.elastic.status_endpoint import CopyState, StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError
@@ -66,7 +73,8 @@ class Reconciler:
     """One per cluster.
 
     `publish_nodes` gets each new RegistrationSnapshot; `warn` gets each failed query; `read_held` is called in each pass;
-    `look_at_topology` gets the running instances by slot at each look at the cloud.
+    `look_at_topology` gets the running instances by slot at each look at the cloud; `try_launches` gets the time and
+    a function that makes the world, after each pass of the holder of the lease over both views.
     """
 
     def __init__(
@@ -80,10 +88,11 @@ class Reconciler:
         warn: Callable[[str], None],
         read_held: Callable[[], HeldBundle | None] = HeldBundle,
         look_at_topology: Callable[[Mapping[str, str]], None] = lambda _: None,
+        try_launches: Callable[[float, Callable[[], World | None]], None] = lambda _now, _world: None,
     ) -> None:
         self._plan, self._bindings, self._clients, self._spool = plan, bindings, clients, spool_dir
         self._publish_nodes, self._warn, self._read_held = publish_nodes, warn, read_held
-        self._look_at_topology = look_at_topology
+        self._look_at_topology, self._try_launches = look_at_topology, try_launches
         self._actor = Actor(clients)
         self._slurm: SlurmView | None = None  # the view of the last observation; None: no answer
         self._cloud: CloudView | None = None
@@ -112,6 +121,10 @@ class Reconciler:
     def show_copy(self, state: CopyState) -> None:
         """Publish the state of the copy of orders and spend."""
         self.status = replace(self.status, copy=state)
+
+    def show_trials(self, trials: Mapping[str, LaunchTrial]) -> None:
+        """Publish the answers to dry runs."""
+        self.status = replace(self.status, trials=trials)
 
     def read_spool(self) -> bool:
         """Move the requests of hooks and operators from the spool to the journal; return whether there were any."""
@@ -213,9 +226,12 @@ class Reconciler:
         return decide(self._plan, self._bindings, self.observation, memory, now)
 
     def _left_alone(self) -> frozenset[str]:
-        memory, now = self._clients.journal.memory, self._clients.clock()
-        world = World.of(self._plan, self._bindings, self.observation, memory, now)
+        world = self._world()
         return frozenset() if world is None else left_alone(world)
+
+    def _world(self) -> World | None:
+        memory, now = self._clients.journal.memory, self._clients.clock()
+        return World.of(self._plan, self._bindings, self.observation, memory, now)
 
     def _query_slurm(self) -> _Answer:
         try:
@@ -381,6 +397,8 @@ class Reconciler:
             self.next_pass_s = next_look(self._plan, self._bindings, observation, clients.journal.memory, now)
             if actions:
                 self.next_pass_s = min(self.next_pass_s, self._plan.times.poll_s)
+            if whole and clients.lease.held():
+                self._try_launches(now, self._world)
             if not self._actor.busy:
                 clients.journal.tidy(now)
         self.publish()

@@ -13,7 +13,7 @@ from pathlib import Path
 from gpucluster.cloud.port import Control, QueueNotice, Reservation, Scaling
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.listeners import Server
-from gpucluster.elastic.model import CloudView, Observation, ReceivedReport, Repeat
+from gpucluster.elastic.model import CloudView, LaunchTrial, Observation, ReceivedReport, Repeat
 from gpucluster.plan import codec
 from gpucluster.plan.messages import ControllerWatch, HeldBundle
 from gpucluster.slurm.values import SlurmView
@@ -57,6 +57,9 @@ class StatusSnapshot:
         default_factory=HeldBundle
     )  # the bundle that the agent holds; None: its file cannot be read
     repeats: tuple[Repeat, ...] = ()  # acts that fail or show no effect
+    trials: Mapping[str, LaunchTrial] = field(
+        default_factory=dict[str, LaunchTrial]
+    )  # of offers, by `decide.launch_trials.trial_key`
 
     def observation(self, slurm: SlurmView | None, cloud: CloudView | None) -> Observation:
         """Return what `decide` reads. This is the only place that makes it, for the daemon and for readers.

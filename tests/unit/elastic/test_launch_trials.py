@@ -1,14 +1,16 @@
 """The daemon tries its launches by dry runs: each offer once an hour, one at a time, and beside no launch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 from support.builders import a_plan
 from support.cluster_states import NOW, ask, living, sight
 from support.fleet import Fleet
 
-from gpucluster.cloud.port import CloudError, Fault, LaunchCall, Scaling
+from gpucluster.cloud.port import CloudError, Fault, LaunchCall
 from gpucluster.elastic.abilities import Dependency, Loss
 from gpucluster.elastic.decide.launch_trials import AGAIN_S, PAUSE_S, REFUSED_AGAIN_S, next_trial, trial_key
 from gpucluster.elastic.decide.offers import all_offers
@@ -18,6 +20,7 @@ from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.launch_trials import LaunchTrials
 from gpucluster.elastic.model import LaunchTrial
+from gpucluster.elastic.reconciler import Reconciler
 from gpucluster.plan import names
 
 PLAN = a_plan((", p5e.48xlarge", ""))  # spot and on-demand, in two zones
@@ -137,12 +140,30 @@ def test_call_without_an_answer_is_repeated_after_the_pause() -> None:
     assert [one.at for one in found.values()] == [NOW + 2 * PAUSE_S]
 
 
-def test_daemon_that_acts_tries_and_publishes(fleet: Fleet) -> None:
-    seen: list[float] = []
-    fleet.reconciler.try_launches = lambda now, _world: seen.append(now)
-    fleet.reconciler.observe()
-    assert seen
-    seen.clear()
-    fleet.control.scale(Scaling.STOP, "ada")
-    fleet.reconciler.show_trials({"a": LaunchTrial(at=NOW)})
-    assert fleet.reconciler.status.trials == {"a": LaunchTrial(at=NOW)}
+class Trying:
+    """A fleet whose daemon looks at launches to try."""
+
+    def __init__(self, folder: Path) -> None:
+        self.times: list[float] = []
+        self.fleet = Fleet(PLAN, folder)
+        self.fleet.reconciler_class = partial(Reconciler, try_launches=self._look)  # type: ignore[assignment]
+        self.fleet.restart()
+
+    def _look(self, now: float, world: Callable[[], World | None]) -> None:
+        assert world() is not None
+        self.times.append(now)
+
+
+def test_daemon_that_acts_looks_for_a_launch_to_try_and_publishes_answers(tmp_path: Path) -> None:
+    trying = Trying(tmp_path)
+    trying.fleet.look()
+    assert trying.times == [trying.fleet.now]
+    trying.fleet.reconciler.show_trials({"a": LaunchTrial(at=NOW)})
+    assert trying.fleet.reconciler.status.trials == {"a": LaunchTrial(at=NOW)}
+
+
+def test_daemon_that_cannot_see_a_half_tries_nothing(tmp_path: Path) -> None:
+    trying = Trying(tmp_path)
+    trying.fleet.cloud.unlisted = CloudError(Fault.LOST, "Unavailable", "503")
+    trying.fleet.look()
+    assert trying.times == []
