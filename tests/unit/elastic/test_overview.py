@@ -19,6 +19,7 @@ from gpucluster.elastic.events import OrderGiven, Verb
 from gpucluster.elastic.inspect import status
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.overview import overview, text
+from gpucluster.elastic.model import LaunchTrial
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import HeldBundle
 from gpucluster.plan.model import Budget
@@ -27,6 +28,25 @@ ONE, TWO = "1" * 64, "2" * 64
 READY = Published(bundle=ONE, ready=True)
 BUDGET = Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
 PAUSED = OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="ada", words="a new driver")
+
+
+def test_dry_run_that_ec2_refuses_is_shown() -> None:
+    trials = {
+        "h200: spot p5en.48xlarge in us-east-2a": LaunchTrial(
+            at=NOW - 180, words="UnauthorizedOperation: no"
+        ),
+        "h200: spot p5en.48xlarge in us-east-2b": LaunchTrial(at=NOW - 60),
+        "h200: spot p4d.24xlarge in us-east-2b": LaunchTrial(at=NOW - 60, words="of a plan of before"),
+    }
+    shown = overview(replace(sight(a_plan()), trials=trials), ONE, READY)
+    assert [(one.offer, one.words) for one in shown.tried] == [
+        ("h200: spot p5en.48xlarge in us-east-2a", "UnauthorizedOperation: no"),
+        ("h200: spot p5en.48xlarge in us-east-2b", ""),
+    ]
+    assert shown.offers == 6
+    assert [line for line in text(shown, NOW).splitlines() if "refused" in line] == [
+        "  refused   h200: spot p5en.48xlarge in us-east-2a: UnauthorizedOperation: no, 13:57:00 UTC, 3 min ago, in a dry run"
+    ]
 
 
 def test_busy_cluster_has_each_part_in_one_line() -> None:

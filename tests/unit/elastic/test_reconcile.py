@@ -21,6 +21,7 @@ from gpucluster.elastic.inspect.daemon_view import UnitState
 from gpucluster.elastic.inspect.head import ReaderClients
 from gpucluster.elastic.inspect.why import __main__ as why
 from gpucluster.elastic.listeners import listen_to_hooks
+from gpucluster.elastic.model import LaunchTrial
 from gpucluster.files import variables
 from gpucluster.plan import codec, names
 
@@ -172,7 +173,12 @@ def test_unreadable_source_is_named_with_a_next_step(
 def test_status_endpoint_returns_the_whole_status(one: Head) -> None:
     one.fleet.slurm.submit(1)
     one.fleet.run(20)
-    told = status_endpoint.replace(one.fleet.reconciler.status, absent_since={"i-9": 5.0}, halted="stopped")
+    told = status_endpoint.replace(
+        one.fleet.reconciler.status,
+        absent_since={"i-9": 5.0},
+        halted="stopped",
+        trials={"a": LaunchTrial(at=7.0, words="no")},
+    )
     server = status_endpoint.serve(0, lambda: b"# metrics\n", lambda: told)
     try:
         port = int(server.server_address[1])

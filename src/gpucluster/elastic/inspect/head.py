@@ -160,6 +160,7 @@ def read_with_daemon(
         entries=record.entries,
         pruned_before=record.pruned_before,
         copy=status.copy,
+        trials=status.trials,
         controller=status_endpoint.read_controller(where.controller),
         daemon=daemon.acts,
     )

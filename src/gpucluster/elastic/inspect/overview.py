@@ -8,6 +8,7 @@ from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic import ledger
 from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import limits, replacements
+from gpucluster.elastic.decide.launch_trials import trial_key
 from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for
 from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
 from gpucluster.elastic.decide.world import World
@@ -18,6 +19,7 @@ from gpucluster.elastic.inspect.silent import SilentNode, silent_nodes
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
 from gpucluster.elastic.inspect.why.causes import CauseFinder
+from gpucluster.elastic.model import LaunchTrial
 from gpucluster.plan.model import Pool
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.drains import DrainOwner
@@ -26,6 +28,7 @@ from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import format_money, relative_time, short
 
 SHORT = 12  # characters of a digest
+_LONGEST = 300  # characters of EC2's answer to a dry run
 MOST = 8  # lines of one kind in the text; JSON has all
 _UP = frozenset({SlurmPhase.UP, SlurmPhase.POWER_DOWN_PENDING, SlurmPhase.NOT_RESPONDING})
 _QUIET = _UP | {SlurmPhase.OFF}  # each zone has a slot for every node of the pool, so most are off
@@ -62,6 +65,15 @@ class RefusedOffer:
     times: int
     until: float | None
     for_capacity: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedOffer:
+    """An offer that a dry run has tried at `at`, and why EC2 refuses it; empty: it would take the launch, if it has capacity."""
+
+    offer: str
+    at: float
+    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +128,7 @@ class Spending:
 class Overview:
     """If `unanswered` is `slurmctld`, pools, refusals, drains, jobs and costs are not known. `lost`: see `losses`.
 
+    `offers`: how many sources, machine types and zones the daemon can launch; `tried`: those of them with a dry run.
     `daemon`: this machine's daemon acts; if not, `daemon_state` says why. `holder`: the machine whose daemon acts instead.
     """
 
@@ -132,6 +145,8 @@ class Overview:
     not_copied: str = ""  # since when orders wait for their copy in the bucket, and why
     pools: tuple[PoolOverview, ...] = ()
     refused: tuple[RefusedOffer, ...] = ()
+    offers: int = 0
+    tried: tuple[TriedOffer, ...] = ()
     draining: tuple[Draining, ...] = ()
     not_replaced: tuple[NotReplaced, ...] = ()
     silent: tuple[Silent, ...] = ()
@@ -170,6 +185,8 @@ def overview(
         made,
         pools=pools(world),
         refused=tuple(_refused(world)),
+        offers=sum(len(some) for some in all_offers(world).values()),
+        tried=tuple(_tried(world, snapshot.trials)),
         draining=tuple(_draining(world)),
         not_replaced=tuple(_not_replaced(world)),
         silent=tuple(_silent(world)),
@@ -224,6 +241,12 @@ def _refused(world: World) -> Iterator[RefusedOffer]:
                 for_capacity=not (refusal.for_this_run or of_source),
             )
     yield from found.values()
+
+
+def _tried(world: World, trials: Mapping[str, LaunchTrial]) -> Iterator[TriedOffer]:
+    for key in sorted(trial_key(offer) for some in all_offers(world).values() for offer in some):
+        if (trial := trials.get(key)) is not None:
+            yield TriedOffer(offer=key, at=trial.at, words=short(trial.words, _LONGEST))
 
 
 def _draining(world: World) -> Iterator[Draining]:
@@ -334,6 +357,12 @@ def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
         yield "pools", f"{pool.name}: {parts}{stop}"
     refused = [f"{one.offer}: {one.words}, again {_again(one, now)}" for one in shown.refused]
     yield from _most("refused", refused)
+    dry = [
+        f"{one.offer}: {one.words}, {relative_time(one.at, now)}, in a dry run"
+        for one in shown.tried
+        if one.words
+    ]
+    yield from _most("refused", dry)
     yield from _most("draining", [f"{one.nodes}: {one.reason}" for one in shown.draining])
     for one in shown.not_replaced:
         again = "" if one.again_at is None else f", the next {relative_time(one.again_at, now)}"

@@ -10,6 +10,7 @@ from gpucluster.elastic.events import Entry
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import (
     Action,
+    LaunchTrial,
     Observation,
     RecordEvents,
     Requeue,
@@ -34,6 +35,7 @@ class ClusterSnapshot:
     pruned_before: float | None = None
     controller: ControllerWatch = field(default_factory=ControllerWatch)  # of the agent's watchdog
     copy: CopyState = field(default_factory=CopyState)  # of orders and spend, as the daemon publishes it
+    trials: Mapping[str, LaunchTrial] = field(default_factory=dict[str, LaunchTrial])  # the daemon's dry runs
     daemon: bool = True  # False: the daemon does not answer on this machine
 
     @property
