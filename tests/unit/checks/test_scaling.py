@@ -22,8 +22,9 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.inspect.daemon_view import NO_ANSWER, DaemonView
 from gpucluster.elastic.inspect.overview import Overview, overview
+from gpucluster.elastic.inspect.status import status_values
 from gpucluster.elastic.ledger import month_of
-from gpucluster.plan import codec
+from gpucluster.elastic.model import LaunchTrial
 from gpucluster.plan.model import Budget
 
 READY = Published(bundle="1" * 64, ready=True)
@@ -40,7 +41,7 @@ def shown(*events: object, daemon: DaemonView | None = None, **more: object) -> 
 
 
 def checked(found: Overview) -> CheckResult:
-    answer = QueryOutput(code=0, stdout=json.dumps(codec.to_json(found)))
+    answer = QueryOutput(code=0, stdout=json.dumps(status_values(found, NOW)))
     return evaluate_scaling(parse_scaling((answer,)), ScalingWant(cluster="burst"))
 
 
@@ -113,6 +114,34 @@ def test_refusal_for_another_reason_than_capacity_is_a_fault(*, for_this_run: bo
     assert found.verdict is CheckStatus.FAIL
     assert "UnauthorizedOperation" in found.found
     assert found.remedy == "on your computer: gpucluster doctor burst"
+
+
+SPOT = "h200: spot p5en.48xlarge in us-east-2a"
+
+
+def with_trials(*trials: LaunchTrial) -> CheckResult:
+    moment = sight(PLAN)
+    found = dict(zip((SPOT, "h200: spot p5en.48xlarge in us-east-2b"), trials, strict=False))
+    return checked(overview(replace(moment, trials=found), READY.bundle, READY))
+
+
+def test_launch_that_ec2_refuses_in_a_dry_run_is_a_fault() -> None:
+    refused = LaunchTrial(at=NOW - 180, words="UnauthorizedOperation: You are not authorized")
+    found = with_trials(refused, LaunchTrial(at=NOW))
+    assert found.verdict is CheckStatus.FAIL
+    assert found.found == (
+        f"EC2 refuses a dry run of {SPOT} (13:57:00 UTC, 3 min ago): UnauthorizedOperation: You are not authorized"
+    )
+    assert found.remedy == "pulumi up --refresh --stack burst, and wait some minutes for the next dry run"
+
+
+def test_dry_runs_that_pass_say_what_they_prove() -> None:
+    found = with_trials(LaunchTrial(at=NOW), LaunchTrial(at=NOW))
+    assert found.verdict is CheckStatus.PASS
+    assert found.found == (
+        "nothing stops launches; EC2 takes 2 of 6 launches in a dry run, which proves rights and parameters, and neither capacity nor quotas"
+    )
+    assert with_trials().found == "nothing stops launches; none of 6 launches has been tried by a dry run yet"
 
 
 def test_lost_orders_stop_launches() -> None:

@@ -28,7 +28,7 @@ def main(
     def work() -> int:
         shown, now = _overview(where, options.machine, clients, look or _look)
         if options.json:
-            sys.stdout.write(json.dumps(_values(shown, now), indent=1, sort_keys=True) + "\n")
+            sys.stdout.write(json.dumps(status_values(shown, now), indent=1, sort_keys=True) + "\n")
         else:
             sys.stdout.write(text(shown, now) + "\n")
         return 0
@@ -58,7 +58,8 @@ def _overview(
     return overview(snapshot, _applied(where), of, daemon), snapshot.now
 
 
-def _values(shown: Overview, now: float) -> dict[str, codec.JSON]:
+def status_values(shown: Overview, now: float) -> dict[str, codec.JSON]:
+    """Return what `--json` prints."""
     values = codec.to_json(shown)
     found = values if isinstance(values, dict) else {}
     return {"schema": 1, "now": now, "settled": shown.settled, **found}
