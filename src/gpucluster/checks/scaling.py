@@ -6,9 +6,9 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Query, QueryOutput, listed, warned
-from gpucluster.checks.cloud import CloudDifference, judged
+from gpucluster.checks.cloud import UP, CloudDifference, judged
 from gpucluster.plan import names
-from gpucluster.text import short
+from gpucluster.text import relative_time, short
 
 QUERY = (f"{names.VENV}/bin/python", "-I", "-m", "gpucluster.elastic.inspect.status", "--json")
 LIMIT_S = 60.0  # it also lists the instances
@@ -16,6 +16,7 @@ _START = "on the head: gpucluster scaling start {cluster}"
 _RESUME = "on the head: gpucluster pool resume {pool} -c {cluster}"
 _LOG = "on the head: systemctl status gpucluster-elastic; journalctl --no-pager -n 30 -u gpucluster-elastic"
 _DOCTOR = "on your computer: gpucluster doctor {cluster}"
+_WAIT = f"{UP}, and wait some minutes for the next dry run"
 _LONGEST = 600  # characters of a sentence of the daemon
 _BUDGET = "raise `budget` in the spec, then pulumi up --stack {cluster}"
 
@@ -37,6 +38,15 @@ class PoolStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DryRuns:
+    """The daemon's dry runs: of how many launches EC2 took how many, and those that it refused, with their time."""
+
+    of: int
+    taken: int
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFound:
     """What `status` says of launches. Empty words: nothing stops them.
 
@@ -49,6 +59,7 @@ class ScalingFound:
     pools: tuple[PoolStop, ...]
     refused: tuple[str, ...]
     wrong: tuple[str, ...]
+    dry: DryRuns
 
 
 def query_scaling(_: ScalingWant) -> tuple[Query, ...]:
@@ -73,6 +84,21 @@ def parse_scaling(got: tuple[QueryOutput, ...]) -> ScalingFound:
         ),
         refused=_refused(body, for_capacity=True),
         wrong=_refused(body, for_capacity=False),
+        dry=_dry_runs(body),
+    )
+
+
+def _dry_runs(body: Mapping[str, Any]) -> DryRuns:
+    tried = json_fields.members(body, "tried")
+    bad = [one for one in tried if json_fields.text(one, "words")]
+    return DryRuns(
+        of=int(json_fields.number(body, "offers")),
+        taken=len(tried) - len(bad),
+        refused=tuple(
+            f"{json_fields.text(one, 'offer')} ({relative_time(json_fields.number(one, 'at'), json_fields.number(body, 'now'))}): "
+            f"{json_fields.text(one, 'words')}"
+            for one in bad
+        ),
     )
 
 
@@ -89,8 +115,17 @@ def evaluate_scaling(found: ScalingFound, want: ScalingWant) -> CheckResult:
     expected = "nothing stops launches"
     faults = tuple(_faults(found))
     if faults or not found.refused:
-        return judged(faults, want.cluster, expected, expected)
+        return judged(faults, want.cluster, f"{expected}; {_proven(found.dry)}", expected)
     return warned(f"EC2 refused {listed([short(one, 200) for one in found.refused], 3)}", expected)
+
+
+def _proven(dry: DryRuns) -> str:
+    if not dry.taken:
+        return f"none of {dry.of} launches has been tried by a dry run yet"
+    return (
+        f"EC2 takes {dry.taken} of {dry.of} launches in a dry run, which proves rights and parameters, "
+        "and neither capacity nor quotas"
+    )
 
 
 def _faults(found: ScalingFound) -> Iterator[CloudDifference]:
@@ -102,6 +137,8 @@ def _faults(found: ScalingFound) -> Iterator[CloudDifference]:
         yield CloudDifference(words=short(found.halted, _LONGEST), step=step)
     for words in found.wrong:
         yield CloudDifference(words=f"EC2 refuses {short(words, _LONGEST)}", step=_DOCTOR)
+    for words in found.dry.refused:
+        yield CloudDifference(words=f"EC2 refuses a dry run of {short(words, _LONGEST)}", step=_WAIT)
     for one in found.pools:
         step = _RESUME.replace("{pool}", one.name) if one.resumes else _BUDGET
         yield CloudDifference(words=f"{one.name}: {short(one.words, _LONGEST)}", step=step)
