@@ -187,6 +187,14 @@ def test_launch_that_ec2_refuses(launch: Any, ec2: Any, sentence: str, change: d
     assert ec2.describe_instances()["Reservations"] == []
 
 
+def test_dry_run_is_no_launch_in_the_log(cloud: RunningCloud, launch: Any):
+    """Tests count launches by the log, and the daemon tries each of its launches."""
+    assert code_of(launch, DryRun=True) == "DryRunOperation"
+    assert code_of(launch, DryRun=True, ImageId="ami-00000000") == "InvalidAMIID.NotFound"
+    actions = [one.action for one in cloud.model.trail if one.action.startswith("RunInstances")]
+    assert actions == ["RunInstances (dry run)"] * 2
+
+
 def test_head_is_launched_with_requests_of_a_provider(
     cloud: RunningCloud, launch: Any, ec2: Any, network: Network
 ):
