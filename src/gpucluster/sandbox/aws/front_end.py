@@ -119,6 +119,15 @@ class _Inbound:
     now: float
 
 
+def _logged(inbound: _Inbound) -> str:
+    """The action as the log has it: a dry run changes nothing, so it is not logged as the call."""
+    request = inbound.request
+    if inbound.service != "ec2" or b"DryRun" not in request.body:
+        return inbound.operation
+    dry = protocols.query_fields(request.target, request.body).get("DryRun", "").lower() == "true"
+    return f"{inbound.operation} (dry run)" if dry else inbound.operation
+
+
 class FrontEnd:
     """One WSGI application. It calls moto for one request at a time."""
 
@@ -247,7 +256,7 @@ class FrontEnd:
             code = refusal.code
             raise
         finally:
-            self._model.record(inbound.operation, inbound.now, code, inbound.principal.arn)
+            self._model.record(_logged(inbound), inbound.now, code, inbound.principal.arn)
         return answer
 
     def _other(self, inbound: _Inbound) -> protocols.Answer:
