@@ -19,7 +19,7 @@ from support.fleet import Fleet, some_bindings, with_times
 from support.slurm_model import SlurmModel
 from support.waiting import BOUND_S, eventually
 
-from gpucluster.cloud.port import Control
+from gpucluster.cloud.port import Control, LaunchCall
 from gpucluster.elastic import hook
 from gpucluster.elastic.daemon import QUIET_S, Daemon, Paths, Ports, RunOptions, load
 from gpucluster.elastic.journal import Journal
@@ -32,6 +32,16 @@ from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.slurm.values import SlurmView
 
 pytestmark = pytest.mark.loopback
+
+
+class Trials:
+    """A cloud that takes each dry run."""
+
+    def __init__(self, tried: list[LaunchCall]) -> None:
+        self._tried = tried
+
+    def try_launch(self, call: LaunchCall) -> None:
+        self._tried.append(call)
 
 
 class Running:
@@ -50,7 +60,9 @@ class Running:
         self.slurm = SlurmModel(self.plan, lambda kind, hosts: None)
         model = CloudModel(Random(1), region=self.plan.aws.region)  # noqa: S311 -- the same each time
         self.cloud = ModelCloud(model, time.time, {v: k for k, v in self.bindings.subnets.items()})
-        ports = Ports(cloud=self.cloud, slurm=self.slurm, control=ModelControl())
+        self.tried: list[LaunchCall] = []
+        trials = Trials(self.tried)
+        ports = Ports(cloud=self.cloud, slurm=self.slurm, control=ModelControl(), trials=trials)
         self.daemon: Daemon | None = None
         self.errors: list[BaseException] = []
         self.thread = threading.Thread(target=self._run, args=(ports,))
@@ -152,6 +164,15 @@ def test_daemon_answers_nodes(running: Running) -> None:
     connection.request("POST", "/v1/failed", b"{}")
     assert connection.getresponse().status == 403
     connection.close()
+
+
+def test_daemon_tries_a_launch_and_shows_the_answer(running: Running) -> None:
+    daemon = running.daemon
+    assert daemon is not None
+    soon(lambda: bool(daemon._reconciler.status.trials))
+    (answer,) = daemon._reconciler.status.trials.values()
+    assert answer.words == ""
+    assert len(running.tried) == 1
 
 
 def test_daemon_ends_cleanly_after_a_signal(running: Running) -> None:
