@@ -81,7 +81,8 @@ class CheckResult:
     """The rule's result, in one line each. `culprits` are the faulty parts, where parts have names.
 
     `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace. `blocks`: whether checks
-    that need this one are unknown; without culprits all of them are.
+    that need this one are unknown; without culprits all of them are. `stops_work`: of a warning, whether jobs wait until a
+    person or the cloud acts. It blocks no other check, but the run is not green.
     """
 
     verdict: CheckStatus
@@ -90,6 +91,7 @@ class CheckResult:
     culprits: tuple[str, ...] = ()
     remedy: str = ""
     blocks: bool = True
+    stops_work: bool = False
 
     @property
     def is_healthy(self) -> bool:
@@ -135,8 +137,10 @@ def passed(found: str, expected: str = "") -> CheckResult:
     return CheckResult(verdict=CheckStatus.PASS, found=found, expected=expected or found)
 
 
-def warned(found: str, expected: str, remedy: str = "") -> CheckResult:
-    return CheckResult(verdict=CheckStatus.WARN, found=found, expected=expected, remedy=remedy)
+def warned(found: str, expected: str, remedy: str = "", *, stops_work: bool = False) -> CheckResult:
+    return CheckResult(
+        verdict=CheckStatus.WARN, found=found, expected=expected, remedy=remedy, stops_work=stops_work
+    )
 
 
 def failed(found: str, expected: str, culprits: tuple[str, ...] = (), remedy: str = "") -> CheckResult:

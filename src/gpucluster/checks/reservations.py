@@ -14,7 +14,7 @@ from gpucluster.checks.check import (
     passed,
     warned,
 )
-from gpucluster.checks.slurmctld import parsed
+from gpucluster.checks.slurmctld import parsed, without_nodes
 from gpucluster.plan.model import SiteReservation
 from gpucluster.plan.names import RESERVATION_PREFIX
 from gpucluster.slurm import client, hostlist, parse, reservations
@@ -26,9 +26,10 @@ _UTC = " ".join(f"{key}={value}" for key, value in reservations.IN_ENVIRONMENT.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservations:
-    """The reservations of the plan."""
+    """The reservations of the plan, and partition -> its nodes."""
 
     planned: tuple[SiteReservation, ...]
+    partitions: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,10 @@ def parse_reservations(got: tuple[QueryOutput, ...]) -> Reserved:
 
 
 def evaluate_reservations(found: Reserved, want: Reservations) -> CheckResult:
-    """Culprits are the plan's. One of a person is a warning: maintenance is made by hand, and it keeps jobs off its nodes until it ends."""
+    """Culprits are the plan's. One of a person is a warning: maintenance is made by hand, and it keeps jobs off its nodes until it ends.
+
+    Work stops where those of now hold every node of a partition.
+    """
     expected = f"the {len(want.planned)} reservations of the plan, and none by hand"
     changes = reservations.difference(want.planned, found.found, found.now_s)
     if changes:
@@ -64,11 +68,13 @@ def evaluate_reservations(found: Reserved, want: Reservations) -> CheckResult:
     by_hand = [
         f"{short(one.name, 40)} holds {short(hostlist.fold(one.nodes), 60) or 'no node'}" for one in others
     ]
-    return (
-        warned(listed(by_hand, 3), expected)
-        if by_hand
-        else passed(f"{len(found.found)} reservations", expected)
-    )
+    if not by_hand:
+        return passed(f"{len(found.found)} reservations", expected)
+    now = [one for one in others if one.whole and one.starts_at <= found.now_s < one.ends_at]
+    closed = without_nodes(want.partitions, {node for one in now for node in one.nodes})
+    commands = [f"scontrol delete reservation={shlex.quote(one.name)}" for one in others]
+    remedy = f"on {{machine}}: {'; '.join(commands)}  # when it is no longer needed"
+    return warned(listed([*by_hand, *closed], 4), expected, remedy, stops_work=bool(closed))
 
 
 def _words(name: str, known: set[str], planned: set[str]) -> str:

@@ -4,7 +4,7 @@ Only `--json` is read, because a name can imitate a line of the text format.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,6 +30,10 @@ T = TypeVar("T")
 INSTALL = (  # {{machine}} is left for the report
     "on {{machine}}: apt-cache policy slurm-client; on existing hosts install Slurm {release}, then playbooks/site.yml again; "
     "on AWS: gpucluster image build, then replace {{machine}}"
+)
+_OTHER_OFFERS = (
+    "none on a machine: the daemon asks EC2 again and lifts its own drain; "
+    "if it lasts, give the pool another machine type, zone or source in the spec"
 )
 QUERY_NODES = Query(argv=client.SHOW_NODES)
 
@@ -164,9 +168,25 @@ def evaluate_nodes(found: tuple[SlurmNode, ...], want: Nodes) -> CheckResult:
         forged = bad if len(bad) == len(problems) and all(map(_is_forged, bad)) else []
         return failed(listed(problems, 4), expected, tuple(node.name for node in bad), _lifted(forged))
     if blocked:
-        return warned(listed([f"{node.name} is blocked{_reason(node)}" for node in blocked], 3), expected)
+        return _blocked(blocked, ours, expected)
     off = sum(NodeState.POWERED_DOWN in node.states for node in ours)
     return passed(f"{len(ours)} nodes, {len(ours) - off} up, {off} powered down", expected)
+
+
+def without_nodes(partitions: Mapping[str, tuple[str, ...]], held: Collection[str]) -> tuple[str, ...]:
+    """Say it of each partition whose nodes are all among `held`."""
+    closed = (name for name, nodes in partitions.items() if nodes and set(nodes) <= set(held))
+    return tuple(f"partition {short(name, 60)} has no other node" for name in closed)
+
+
+def _blocked(blocked: list[SlurmNode], every: list[SlurmNode], expected: str) -> CheckResult:
+    """Work stops in a partition without another node. The daemon lifts its own drain."""
+    partitions: dict[str, tuple[str, ...]] = {}
+    for node in every:
+        partitions |= {name: (*partitions.get(name, ()), node.name) for name in node.partitions}
+    closed = without_nodes(partitions, {node.name for node in blocked})
+    words = listed([f"{node.name} is blocked{_reason(node)}" for node in blocked], 3)
+    return warned("; ".join((words, *closed)), expected, _OTHER_OFFERS, stops_work=bool(closed))
 
 
 def parse_hardware(got: tuple[QueryOutput, ...]) -> dict[str, NodeSettings]:

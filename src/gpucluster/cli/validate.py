@@ -89,7 +89,7 @@ def validate(
     no_charts: NoChartsOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check that a running cluster is what its plan says. Exit 0 healthy, 1 not proven healthy, 2 could not run."""
+    """Check that a running cluster is what its plan says. Exit 0 healthy, 1 not proven healthy or work is stopped, 2 could not run."""
     with reporting(output):
         _require_user("--user", user)
         _require_user("--ssh-user", ssh_user)

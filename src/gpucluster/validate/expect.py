@@ -167,10 +167,15 @@ def _head(
     yield expect("nodes.hw", ROLE_HEAD, running_expectations.hardware(plan, rendered))
     yield expect("part.up", ROLE_HEAD, running_expectations.partitions(plan, rendered))
     yield expect("ctl.conf", ROLE_HEAD, running_expectations.settings(plan, rendered))
-    yield expect("ctl.resv", ROLE_HEAD, reservations.Reservations(planned=plan.slurm.reservations))
+    yield expect("ctl.resv", ROLE_HEAD, _reservations(plan))
     yield from _accounting(plan)
     yield from _users(plan, ROLE_HEAD, None)
     yield from _any_machine(plan, ROLE_HEAD, STATE_SAVE, on_head=True)
+
+
+def _reservations(plan: SlurmPlan) -> reservations.Reservations:
+    nodes = {one.name: one.node_names(plan.pools) for one in plan.partitions}
+    return reservations.Reservations(planned=plan.slurm.reservations, partitions=nodes)
 
 
 def _login(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:

@@ -31,5 +31,9 @@ def headline(run: Run) -> str:
     if run.ok:
         warned = f", {counts['warn']} with a warning" if counts["warn"] else ""
         return f"healthy, {len(run.results)} checks{warned}"
+    stopped = f"{run.stopped()} warning{'s' if run.stopped() > 1 else ''}"
     words = [f"{counts[kind]} {kind}" for kind in ("fail", "unknown") if counts[kind]]
-    return f"not proven healthy: {', '.join(words) or 'no check was run'} of {len(run.results)} checks"
+    if run.stopped() and not words:
+        return f"work is stopped: {stopped} of {len(run.results)} checks"
+    after = f"; work is stopped: {stopped}" if run.stopped() else ""
+    return f"not proven healthy: {', '.join(words) or 'no check was run'} of {len(run.results)} checks{after}"

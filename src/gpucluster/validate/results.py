@@ -29,6 +29,7 @@ class Result:
     culprits: tuple[str, ...] = ()  # the faulty units, files or nodes, where they have names
     blocks: bool = True  # whether the checks that need this one are unknown if it is unhealthy
     blocked_by: str = ""  # id of the failed check that this one needs
+    stops_work: bool = False  # of a warning: jobs wait until a person or the cloud acts
 
     @property
     def id(self) -> str:
@@ -65,6 +66,7 @@ def result_of(
         culprits=finding.culprits,
         blocks=finding.blocks,
         blocked_by=blocked_by,
+        stops_work=finding.stops_work,
     )
 
 
@@ -78,8 +80,12 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Whether every result is healthy; a run without a check proves nothing."""
-        return bool(self.results) and all(result.healthy for result in self.results)
+        """Whether every result is healthy and no warning stops work; a run without a check proves nothing."""
+        return bool(self.results) and not unhealthy(self.results) and not self.stopped()
+
+    def stopped(self) -> int:
+        """The number of warnings that stop work."""
+        return sum(result.stops_work for result in self.results)
 
     def counts(self) -> dict[str, int]:
         """Verdict -> number of results."""
@@ -104,8 +110,9 @@ def unhealthy(results: Iterable[Result]) -> tuple[Result, ...]:
 
 
 def needs_attention(results: Sequence[Result]) -> tuple[Result, ...]:
-    """The unhealthy results, then the warnings."""
-    return (*unhealthy(results), *(result for result in results if result.verdict is CheckStatus.WARN))
+    """The unhealthy results, then the warnings, those that stop work first."""
+    warnings = [result for result in results if result.verdict is CheckStatus.WARN]
+    return (*unhealthy(results), *sorted(warnings, key=lambda result: not result.stops_work))
 
 
 def find(results: Sequence[Result], ident: str) -> Result | None:

@@ -36,13 +36,14 @@ BLOCK = replace(MADE, name=f"{BLOCK_RESERVATION_PREFIX}1")
         ((), FAIL, "gpucluster-course is missing", "TZ=UTC scontrol create reservation ReservationName=gpucluster-course "),
         ((replace(MADE, nodes=("e1",)),), FAIL, "gpucluster-course is another than in the plan", "TZ=UTC scontrol update ReservationName=gpucluster-course "),
         ((MADE, replace(MADE, name="gpucluster-old")), FAIL, "gpucluster-old is not in the plan", "TZ=UTC scontrol delete ReservationName=gpucluster-old"),
-        ((MADE, replace(MADE, name="patch")), WARN, "patch holds e[1-2]", ""),
+        ((MADE, replace(MADE, name="patch")), WARN, "patch holds e[1-2]", "scontrol delete reservation=patch"),
     ],
 )  # fmt: skip
 def test_reservations_are_those_of_the_plan(found, verdict, words, remedy):
     """Regression: a reservation of the plan that was deleted or changed by hand was healthy."""
     result = reservations.evaluate_reservations(
-        reservations.Reserved(now_s=5000.0, found=found), reservations.Reservations(planned=(COURSE,))
+        reservations.Reserved(now_s=5000.0, found=found),
+        reservations.Reservations(planned=(COURSE,), partitions={}),
     )
     assert (result.verdict, result.found) == (verdict, words)
     assert remedy in result.remedy
@@ -124,7 +125,7 @@ OFF, UP = ("IDLE", "DRAIN", "POWERED_DOWN"), ("IDLE", "DRAIN")
 @pytest.mark.parametrize(
     ("found", "verdict", "words", "remedy"),
     [
-        (node(*OFF, reason="gpucluster: no h200", by="slurm"), WARN, "e1 is blocked (gpucluster: no h200)", ""),
+        (node(*OFF, reason="gpucluster: no h200", by="slurm"), WARN, "e1 is blocked (gpucluster: no h200)", "none"),
         (node(*OFF, reason="gpucluster: no h200", by="root"), FAIL, "(gpucluster: no h200, written by root, not by gpucluster)", "undrain"),
         (node(*UP, reason="gpucluster: [operator] x", by="root"), FAIL, "written by root", "undrain"),
         (node(*UP, reason="gpucluster: [unknown] x", by="root"), FAIL, "written by root", "undrain"),
@@ -141,6 +142,11 @@ def test_forged_reason_is_told_and_lifted(found, verdict, words, remedy):
     result = slurmctld.evaluate_nodes((found,), slurmctld.Nodes(elastic=("e1",), always_on=()))
     assert result.verdict is verdict
     assert words in result.found
+    if remedy == "none":
+        assert result.remedy.startswith(
+            "none on a machine: the daemon asks EC2 again and lifts its own drain"
+        )
+        return
     expected = f"on {{machine}}: scontrol update nodename=e1 state={remedy}" if remedy else ""
     assert result.remedy == expected
 

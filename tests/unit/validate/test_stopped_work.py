@@ -70,7 +70,7 @@ def test_reservation_by_hand_stops_the_work_of_a_partition_that_it_holds_now(cha
     result = reservations.evaluate_reservations(found, want)
     assert (result.verdict, result.stops_work) == (WARN, stops)
     assert ("partition gpu has no other node" in result.found) is stops
-    assert result.remedy == "on {machine}: scontrol delete reservation=patch"
+    assert result.remedy == ("on {machine}: scontrol delete reservation=patch  # when it is no longer needed")
 
 
 def held() -> StandingCluster:

@@ -10,8 +10,8 @@ from gpucluster.validate.results import Result
 
 
 def check(found: Result) -> None:
-    """Fail if the result is a failure."""
-    if found.verdict is CheckStatus.FAIL:
+    """Fail if the result is a failure, or a warning that stops work."""
+    if found.verdict is CheckStatus.FAIL or found.stops_work:
         pytest.fail(
             f"found: {found.found}\nexpected: {found.expected}\nremedy: {found.remedy}", pytrace=False
         )
