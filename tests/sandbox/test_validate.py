@@ -46,7 +46,7 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | munge.key readable by all, a Prolog that all may write, a secret folder open | files.modes of the machine | sandbox, SSM |
 | ResumeProgram not executable, a spool that slurmctld's user cannot write | files.modes of the head | sandbox, SSM |
 | the spool mounted read-only | hook.run | sandbox, SSM |
-| /dev/shm of 64 MiB, slurmd with a small memlock | node.limits of the node | sandbox, SSM |
+| /dev/shm of 64 MiB, slurmd with a small memlock and fsize | node.limits of the node | sandbox, SSM |
 | debug flags set by hand | ctl.conf | sandbox, SSM |
 | no partition is the default one | part.up | sandbox, SSM |
 | another address for a peer in /etc/hosts | net.names of the node | sandbox, SSM |
@@ -304,8 +304,8 @@ ROUNDS = (  # the faults of a round are in place at one time
         Sabotage("node.limits[NODE]", "NODE", "mount -o remount,size=64m /dev/shm", "/dev/shm has 64 MiB"),
         Sabotage(
             "node.limits[OTHER]", "OTHER",
-            rf"printf '[Service]\nLimitMEMLOCK=64K\n' >{SMALL_MEMLOCK}; systemctl daemon-reload; systemctl restart slurmd",
-            "locked memory is limited to 64 KiB",
+            rf"printf '[Service]\nLimitMEMLOCK=64K\nLimitFSIZE=1G\n' >{SMALL_MEMLOCK}; systemctl daemon-reload; systemctl restart slurmd",
+            "file size is limited to 1048576 KiB, locked memory is limited to 64 KiB",
         ),
         Sabotage(
             "files.ours[OTHER]", "OTHER", r"printf '[Service]\nLimitNPROC=64\n' >/etc/systemd/system/slurmd.service.d/zz.conf",

@@ -218,7 +218,19 @@ class StandingCluster:
 LIMITS = (
     "Limit                     Soft Limit           Hard Limit           Units     \n"
     "Max open files            1024                 131072               files     \n"
-    "Max locked memory         unlimited            unlimited            bytes     \n"
+    "Max processes             65536                65536                processes \n"
+) + "".join(
+    f"Max {name:<21} unlimited            unlimited            bytes     \n"
+    for name in (
+        "cpu time",
+        "file size",
+        "data size",
+        "stack size",
+        "resident set",
+        "locked memory",
+        "address space",
+        "file locks",
+    )
 )
 SCALES = codec.dumps(
     Overview(cluster="burst", applied="1" * 64, published=Published(bundle="1" * 64, ready=True))

@@ -337,7 +337,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="node.limits",
         tier=0,
-        title="slurmd has the limits that jobs need",
+        title="slurmd has the limits of its unit, which jobs get from it",
         query=limits.query_slurmd,
         parse=limits.parse_slurmd,
         evaluate=limits.evaluate_slurmd,
@@ -498,12 +498,12 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="job.limits",
         tier=1,
-        title="a job has the locked memory, open files and /dev/shm that RDMA and data loaders need",
+        title="a job has the limits of slurmd's unit, and the /dev/shm that data loaders need",
         query=limits.query_job,
         parse=limits.parse_job,
         evaluate=limits.evaluate_job,
         want=limits.LimitsWant,
-        remedy="on the head: scontrol show config | grep PropagateResourceLimits; on the node: grep -r memlock /etc/security; systemctl show slurmd | grep ^Limit",
+        remedy="on the head: scontrol show config | grep -e PropagateResourceLimits -e TaskProlog; on the node: systemctl show slurmd | grep ^Limit",
         needs=("job.multi@pool", "node.limits@nodes"),
     ),
     Check(

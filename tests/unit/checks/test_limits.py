@@ -23,8 +23,8 @@ WANT = limits.LimitsWant(open_files=4096, as_machine=True)  # this machine's own
 def of_process(change: Callable[[], None] = lambda: None) -> str:
     """/proc/PID/limits of a process after `change`."""
     done = subprocess.run(
-        ["cat", "/proc/self/limits"],
-        preexec_fn=change,  # noqa: PLW1509  the test has one thread
+        ["/usr/bin/cat", "/proc/self/limits"],
+        preexec_fn=change,
         capture_output=True,
         text=True,
         check=True,
@@ -90,7 +90,9 @@ def test_remedy_sets_every_limit_to_that_of_the_unit_and_starts_slurmd_again(tmp
         .replace(limits.DROP_IN.rpartition("/")[0], str(drop_in.parent))
         .replace("systemctl", "echo systemctl")
     )
-    done = subprocess.run(["sh", "-ec", typed], capture_output=True, text=True, check=True, timeout=BOUND_S)
+    done = subprocess.run(
+        ["/bin/sh", "-ec", typed], capture_output=True, text=True, check=True, timeout=BOUND_S
+    )
     assert done.stdout == "systemctl daemon-reload\nsystemctl restart slurmd\n"
     written, unit = (configparser.ConfigParser(strict=False) for _ in range(2))
     written.read(drop_in)
