@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpucluster.checks.mounts import MountWant
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.inspect.overview import Overview
 from gpucluster.plan import codec, names, node_ssh
@@ -144,10 +145,11 @@ class StandingCluster:
 
     def mounts(self, machine: str, _found: re.Match[str]) -> str:
         ours = next(e.want for e in self.expected() if e.id == f"fs.mount[{machine}]").mounts
-        rows = ((m.path, m.types[0] if m.types else "ext4", m.source or "/dev/vda") for m in ours)
-        return "".join(
-            f"{n} 1 8:1 / {path} rw - {kind} {source} rw\n" for n, (path, kind, source) in enumerate(rows)
-        )
+        return _mountinfo(ours)
+
+    def job_mounts(self, _machine: str, _found: re.Match[str]) -> str:
+        ours = next(e.want for e in self.expected() if e.check == "job.mounts").mounts
+        return "".join(f"{n} {line}\n" for n in self.job_nodes() for line in _mountinfo(ours).splitlines())
 
     def storage(self, _machine: str, found: re.Match[str]) -> str:
         said = "  9%    9% 900000" if found[1] == "df" else "nfs"
@@ -270,6 +272,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"runuser --user=slurm -- sh ", lambda _c, _m, _f: "4711\n"),
     (r"sh -c .*/new/.* 4711$", lambda _c, _m, _f: "taken\n"),
     (r"sha256sum", StandingCluster.sums),
+    (r"srun .*SLURMD_NODENAME .*mountinfo", StandingCluster.job_mounts),
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
     (r"(?s)mktemp -d /run/gpucluster-validate.* sh (df|stat) [^/]*(/.*)$", StandingCluster.storage),
@@ -341,6 +344,14 @@ HEAD = {
         {"Key": "gpucluster:cluster", "Value": "burst"},
     ],
 }
+
+
+def _mountinfo(wanted: Sequence[MountWant]) -> str:
+    rows = ((m.path, ",".join(("rw", *m.has)), m.types[0] if m.types else "ext4", m.source) for m in wanted)
+    return "".join(
+        f"{n} 1 8:1 / {path} {options} - {kind} {source or '/dev/vda'} rw\n"
+        for n, (path, options, kind, source) in enumerate(rows)
+    )
 
 
 def _board(cluster: StandingCluster) -> str:

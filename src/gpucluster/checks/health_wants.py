@@ -41,5 +41,5 @@ def ports_of(pool: Pool) -> int:
 
 
 def _any_type(want: mounts.MountWant) -> mounts.MountWant:
-    """Type and source are of validation: a job needs that the path is mounted and writable."""
-    return mounts.MountWant(path=want.path, types=(), source="")
+    """Type, source and options are of validation: a job needs that the path is mounted, and writable unless the plan says ro."""
+    return mounts.MountWant(path=want.path, types=(), source="", lacks=tuple({"ro"} & set(want.lacks)))

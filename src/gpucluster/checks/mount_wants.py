@@ -1,8 +1,9 @@
 """The mounts of the plan's machines, as values that a check compares with. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpucluster.checks.mounts import MountWant
+from gpucluster.checks.mounts import OPPOSITE, MountWant
+from gpucluster.plan import mounts as mount_lines
 from gpucluster.plan.model import (
     Efs,
     FsxLustre,
@@ -28,22 +29,40 @@ def wanted(plan: SlurmPlan, *, on_head: bool) -> Iterator[MountWant]:
         if not (on_head and isinstance(mount.source, NfsFromHead)):
             yield _mount(mount)
         elif mount.source.export != mount.path:  # its own disk, mounted at the path that the nodes use
-            yield MountWant(path=mount.path, types=(), source="")
+            yield MountWant(path=mount.path, types=(), source="", lacks=("ro", "noexec"))
 
 
 def _mount(mount: Mount) -> MountWant:
+    options = ""
     match mount.source:
         case NfsFromHead() | NfsFromServer() as nfs:
             types, source = (("nfs", "nfs4"), f"{nfs.server}:{nfs.export}") if not nfs.stand_in else ((), "")
+            options = "" if nfs.stand_in else mount_lines.NFS
         case OtherMount() as other:
-            types, source = (other.type,), other.source
+            types, source, options = (other.type,), other.source, mount_lines.other_options(other)
         case Efs() | SiteEfs():
-            types, source = ("nfs", "nfs4"), ""  # by a name of AWS's
+            types, source, options = ("nfs", "nfs4"), "", mount_lines.EFS  # by a name of AWS's
         case FsxLustre() | SiteLustre():
-            types, source = ("lustre",), ""
+            types, source, options = ("lustre",), "", mount_lines.LUSTRE
         case Nvme():
             types, source = (), ""
-    return MountWant(path=mount.path, types=types, source=source)
+    has, lacks = _flags(options.split(","))
+    return MountWant(path=mount.path, types=types, source=source, has=has, lacks=lacks)
+
+
+def _flags(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What mount(8) makes of options that a user notices: the mount has them, or lacks them. The last word counts.
+
+    nosuid and nodev are not compared where no word says so. Options for mounts by users imply others, and nothing is compared.
+    """
+    if {"user", "users", "owner", "group"} & set(options):
+        return (), ()
+    said = {"ro": False, "noexec": False}
+    for word in options:
+        for option, opposite in OPPOSITE.items():
+            if word in (option, opposite):
+                said[option] = word == option
+    return tuple(o for o in OPPOSITE if said.get(o)), tuple(o for o in OPPOSITE if said.get(o) is False)
 
 
 def of_state(plan: SlurmPlan) -> Iterator[MountWant]:

@@ -1,4 +1,4 @@
-"""Check the mounts of a machine: each is there, is what the plan says, is writable, and answers. The head exports its folders.
+"""Check the mounts of a machine: each is there, is what the plan says, has its options, and answers. The head exports its folders.
 
 A dead file server leaves its mount in the table as it was, so the file system itself is asked.
 """
@@ -21,6 +21,12 @@ from gpucluster.checks.each_path import ANSWER_S, PathAnswer, parse_each, query_
 from gpucluster.text import short
 
 SHM = "/dev/shm"  # noqa: S108  named, not written to
+OPPOSITE = {
+    "ro": "rw",
+    "noexec": "exec",
+    "nosuid": "suid",
+    "nodev": "dev",
+}  # what users notice of a mount's options
 MOUNTED_S = 120  # for the agent to mount a file system
 _EXPORTS = "exports:"
 _ASK_EXPORTS = (  # exportfs(8) and the NFS server read this file
@@ -33,17 +39,22 @@ _REFUSES = ("Permission denied", "Operation not permitted")  # the words of a se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountWant:
-    """A mount; an empty `source` or `types` is not compared. `bound`: the folder that is bound there."""
+    """A mount; an empty `source` or `types` is not compared. `bound`: the folder that is bound there.
+
+    `has` and `lacks`: options among ro, noexec, nosuid and nodev; the others are not compared.
+    """
 
     path: str
     types: tuple[str, ...]
     source: str
     bound: str = ""
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ("ro",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounts:
-    """The mounts of a machine; each must be writable. `asked`: paths that must answer. `exports`: folders that NFS must export."""
+    """The mounts of a machine. `asked`: paths that must answer. `exports`: folders that NFS must export."""
 
     mounts: tuple[MountWant, ...]
     asked: tuple[str, ...] = ()
@@ -56,7 +67,7 @@ class Mounted:
 
     type: str
     source: str
-    writable: bool
+    options: frozenset[str]  # those of MountWant
     answer: PathAnswer | None = None
 
 
@@ -77,7 +88,7 @@ def query_mounts(want: Mounts) -> tuple[Query, ...]:
 def parse_mounts(got: tuple[QueryOutput, ...]) -> MountTable:
     """mountinfo, then the answers of file systems and the exports, if they were asked."""
     table, *others = got
-    found = _table(table)
+    found = mount_table(table.text())
     exports: set[str] = set()
     for other in others:
         lines = other.text().splitlines()
@@ -89,17 +100,17 @@ def parse_mounts(got: tuple[QueryOutput, ...]) -> MountTable:
     return MountTable(mounts=found, exports=frozenset(exports))
 
 
-def _table(got: QueryOutput) -> dict[str, Mounted]:
-    """Path -> the last mount on it. proc(5) has the fields."""
+def mount_table(text: str) -> dict[str, Mounted]:
+    """Path -> the last mount on it, of mountinfo. proc(5) has the fields."""
     found: dict[str, Mounted] = {}
-    for line in got.text().splitlines():
+    for line in text.splitlines():
         left, dash, right = line.partition(" - ")
         before, after = left.split(" "), right.split(" ")
         if not dash or len(before) < 6 or len(after) < 3:
             raise ParseError(f"mountinfo: {short(line, 80)}")
         options = (*before[5].split(","), *after[2].split(","))
         found[_unescaped(before[4])] = Mounted(
-            type=after[0], source=_unescaped(after[1]), writable="ro" not in options
+            type=after[0], source=_unescaped(after[1]), options=frozenset(options) & OPPOSITE.keys()
         )
     if not found:
         raise ParseError("mountinfo is empty")
@@ -109,9 +120,9 @@ def _table(got: QueryOutput) -> dict[str, Mounted]:
 def evaluate_mounts(table: MountTable, want: Mounts) -> CheckResult:
     """Culprits are the paths, and folders that are not exported."""
     found = table.mounts
-    wrong = {mount.path: tuple(_mount_problems(found.get(mount.path), mount)) for mount in want.mounts}
+    wrong = {mount.path: tuple(mount_problems(found.get(mount.path), mount)) for mount in want.mounts}
     bad = tuple(path for path, words in wrong.items() if words)
-    expected = "mounted and writable: " + ", ".join(_mount(mount) for mount in want.mounts)
+    expected = "mounted with the plan's options: " + ", ".join(_mount(mount) for mount in want.mounts)
     if want.exports:
         expected += f"; exported: {listed(want.exports)}"
     inside = tuple(path for path in want.exports if path not in table.exports)
@@ -133,7 +144,7 @@ def _unescaped(field: str) -> str:
 
 
 def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -> tuple[str, ...]:
-    """Remount what is read-only, unmount what is another or does not answer, and let the agent mount what is missing then.
+    """Remount what has other options, unmount what is another or does not answer, and let the agent mount what is missing then.
 
     fstab has no line for it. A bound folder answers again with what it is bound from.
     """
@@ -147,11 +158,18 @@ def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -
     return (
         *(f"umount {path}" for path in others),
         *(f"umount --lazy {path}" for path in dead),
-        *(f"mount -o remount,rw {path}" for path in bad if path not in (*missing, *silent)),
+        *(_remount(found[path], wants[path]) for path in bad if path not in (*missing, *silent)),
         *((f"mount -t tmpfs -o nosuid,nodev tmpfs {SHM}",) if SHM in missing else ()),
         *(("systemctl restart gpucluster-agent",) if of_agent or dead else ()),
         *(_bound_again(bound, of_agent) if bound else ()),
     )
+
+
+def _remount(found: Mounted, want: MountWant) -> str:
+    """mount(8) keeps the other options of the mount."""
+    words = [OPPOSITE[word] for word in want.lacks if word in found.options]
+    words += [word for word in want.has if word not in found.options]
+    return f"mount -o remount,{','.join(words)} {want.path}"
 
 
 def _fault(answer: PathAnswer | None) -> str:
@@ -178,7 +196,8 @@ def _is_other(found: Mounted, want: MountWant) -> bool:
     )
 
 
-def _mount_problems(found: Mounted | None, want: MountWant) -> Iterator[str]:
+def mount_problems(found: Mounted | None, want: MountWant) -> Iterator[str]:
+    """Say what is wrong with a mount, in short sentences."""
     if found is None:
         yield f"{want.path} is not mounted"
         return
@@ -186,8 +205,12 @@ def _mount_problems(found: Mounted | None, want: MountWant) -> Iterator[str]:
         yield f"{want.path} is {short(found.type, 30)}, not {' or '.join(want.types)}"
     if want.source and found.source != want.source:
         yield f"{want.path} comes from {short(found.source, 80)}, not {want.source}"
-    if not found.writable:
-        yield f"{want.path} is read-only"
+    for word in want.lacks:
+        if word in found.options:
+            yield f"{want.path} is {'read-only' if word == 'ro' else f'mounted {word}'}"
+    for word in want.has:
+        if word not in found.options:
+            yield f"{want.path} is mounted without {word}"
     if fault := _fault(found.answer):
         yield f"{want.path} does not answer {fault}"
 

@@ -126,7 +126,7 @@ def _of(
             yield FstabLine(path=mount.path, source=source, type="lustre", options=LUSTRE)
         case OtherMount() as other:
             yield FstabLine(
-                path=mount.path, source=other.source, type=other.type, options=_other_options(other)
+                path=mount.path, source=other.source, type=other.type, options=other_options(other)
             )
         case Nvme():
             return
@@ -134,7 +134,7 @@ def _of(
             assert_never(mount.source)
 
 
-def _other_options(other: OtherMount) -> str:
+def other_options(other: OtherMount) -> str:
     """Return the options of the spec. Set-user-ID programs and device files work only if the spec asks for them."""
     safe = [f"no{word}" for word in ("suid", "dev") if not {word, f"no{word}"} & set(other.options)]
     return ",".join((*(other.options or ("defaults",)), *safe))

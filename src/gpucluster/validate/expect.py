@@ -19,6 +19,7 @@ from gpucluster.checks import (
     health,
     health_wants,
     hooks,
+    job_mounts,
     jobs,
     limits,
     machine,
@@ -85,7 +86,7 @@ def expectations(
 
     `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `reviewed`: the spec that was given
     and that of the bundle; None without a spec. `folders`: shared file systems are
-    folders of a rehearsal, so their types and sources are not checked.
+    folders of a rehearsal, so their types, sources and the options of a client are not checked.
     Elastic nodes may be off, so they are checked while a job of ours runs on them. All hosts must be up.
     """
     plan = _with_slurm_pools(plan)
@@ -308,6 +309,8 @@ def _job_checks(plan: SlurmPlan) -> Iterator[Expectation]:
         yield expect("job.limits", job.pool, _limits(plan))
         if plan.users and user_expectations.makes_homes(plan):
             yield expect("job.home", job.pool, user_files.JobHomeWant(nodes=job.nodes))
+        if shared := tuple(mount_wants.wanted(plan, on_head=False)):
+            yield expect("job.mounts", job.pool, job_mounts.JobMountsWant(mounts=shared, nodes=job.nodes))
         if plan.slurm.private_tmp is not None:
             yield expect("job.tmp", job.pool, jobs.PrivateFolders(paths=jobs.PRIVATE_FOLDERS))
     for partition in plan.partitions:
@@ -324,9 +327,9 @@ def _cloud(plan: SlurmPlan, bindings: Bindings | None) -> Iterator[Expectation]:
 
 
 def _of_any_type(one: Expectation) -> Expectation:
-    if one.check != "fs.mount":
+    if one.check not in ("fs.mount", "job.mounts"):
         return one
-    found = (m if m in ALWAYS else replace(m, types=(), source="") for m in one.want.mounts)
+    found = (m if m in ALWAYS else replace(m, types=(), source="", has=()) for m in one.want.mounts)
     return replace(one, want=replace(one.want, mounts=tuple(found)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from support import builders
 from support.waiting import BOUND_S
 
-from gpucluster.checks import job_mounts, mount_wants, mounts
+from gpucluster.checks import health_wants, job_mounts, mount_wants, mounts
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.plan.model import Mount, NfsFromHead, OtherMount, SiteEfs
 from gpucluster.validate import expectations
@@ -124,3 +124,19 @@ def test_node_without_an_answer_is_no_pass(tmp_path):
     assert (result.verdict, result.found) == (FAIL, "1 nodes answered")
     with pytest.raises(ParseError):
         job_mounts.parse_mounts((QueryOutput(code=0, stdout="gpu01 what is this\n"),))
+
+
+def test_health_program_compares_no_options_but_that_a_folder_is_writable():
+    """It drains nodes. Regression: it drained every node of a plan that mounts a folder read-only."""
+    shown = {
+        path: mounts.Mounted(type="nfs4", source="x", options=frozenset(options))
+        for path, options in (("/home", ("noexec",)), ("/ref", ("ro",)))
+    }
+    reference = Mount(path="/ref", source=OtherMount(type="nfs", source="x", options=("ro",)))
+    plan = builders.a_lab_plan(("\npools:", "\nhealth: {}\npools:"))
+    plan = replace(plan, storage=(*plan.storage, reference))
+    want = health_wants.settings(plan, plan.pools[0], "gpu01", {}).mounts
+    table = mounts.MountTable(mounts=shown, exports=frozenset())
+    assert mounts.evaluate_mounts(table, want).verdict is PASS
+    shown["/home"] = replace(shown["/home"], options=frozenset({"ro"}))
+    assert mounts.evaluate_mounts(table, want).culprits == ("/home",)

@@ -165,7 +165,8 @@ def test_machines():
     }
     assert hardware.parse_gpus(recorded("gpus.txt")) == {f"nvidia{n}" for n in range(8)}
     found = mounts.parse_mounts(recorded("mountinfo.txt")).mounts
-    assert (found["/"].type, found["/"].writable, found["/sys"].writable) == ("overlay", True, False)
+    assert (found["/"].type, found["/"].options) == ("overlay", frozenset())
+    assert found["/sys"].options == {"ro", "nosuid", "nodev", "noexec"}
     assert machine.parse_disks(recorded("df.txt"))["/tmp"] == Disk(space=0, inodes=1)
     board = hardware.parse_board(recorded("slurmd-C.txt"))
     assert (board.cpus, board.sockets, board.cores, board.threads, board.memory_mib) == (2, 1, 2, 1, 24105)
@@ -177,7 +178,7 @@ def test_last_mount_of_a_path_counts_and_escapes_are_read():
         "2 0 0:9 / /a\\040b ro shared:2 - nfs4 10.0.0.1:/x\\040y rw,vers=4.2\n"
     )
     top = mounts.parse_mounts((QueryOutput(code=0, stdout=text),)).mounts["/a b"]
-    assert (top.type, top.source, top.writable) == ("nfs4", "10.0.0.1:/x y", False)
+    assert (top.type, top.source, top.options) == ("nfs4", "10.0.0.1:/x y", {"ro"})
 
 
 def test_files_munge_and_jobs():

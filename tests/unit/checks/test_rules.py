@@ -387,13 +387,13 @@ def table(found: dict[str, Mounted]) -> mounts.MountTable:
 
 def test_mounts():
     want = Mounts(mounts=(MountWant(path="/home", types=("nfs", "nfs4"), source="10.0.0.1:/srv/home"),))
-    home = Mounted(type="nfs4", source="10.0.0.1:/srv/home", writable=True)
+    home = Mounted(type="nfs4", source="10.0.0.1:/srv/home", options=frozenset())
     assert mounts.evaluate_mounts(table({"/home": home}), want).verdict is PASS
     for wrong, words in (
         ({}, "/home is not mounted"),
         ({"/home": replace(home, type="ext4")}, "is ext4, not nfs or nfs4"),
         ({"/home": replace(home, source="10.0.0.2:/srv/home")}, "comes from 10.0.0.2:/srv/home"),
-        ({"/home": replace(home, writable=False)}, "is read-only"),
+        ({"/home": replace(home, options=frozenset({"ro"}))}, "is read-only"),
     ):
         finding = mounts.evaluate_mounts(table(wrong), want)
         assert (finding.verdict, words in finding.found, finding.culprits) == (FAIL, True, ("/home",))

@@ -175,8 +175,8 @@ def test_file_of_the_head_is_written_by_the_agent_before_slurmctld_reads_it():
 HOME = mounts.MountWant(path="/home", types=("nfs4",), source="fs:/")
 SHARED = mounts.MountWant(path="/dev/shm", types=("tmpfs",), source="")
 RIGHT = {
-    "/home": mounts.Mounted(type="nfs4", source="fs:/", writable=True),
-    "/dev/shm": mounts.Mounted(type="tmpfs", source="tmpfs", writable=True),
+    "/home": mounts.Mounted(type="nfs4", source="fs:/", options=frozenset()),
+    "/dev/shm": mounts.Mounted(type="tmpfs", source="tmpfs", options=frozenset()),
 }
 AGENT = "systemctl restart gpucluster-agent"
 
@@ -185,7 +185,7 @@ AGENT = "systemctl restart gpucluster-agent"
     ("change", "remedy"),
     [
         ({"/home": None}, AGENT),
-        ({"/home": replace(RIGHT["/home"], writable=False)}, "mount -o remount,rw /home"),
+        ({"/home": replace(RIGHT["/home"], options=frozenset({"ro"}))}, "mount -o remount,rw /home"),
         ({"/home": replace(RIGHT["/home"], type="tmpfs")}, f"umount /home; {AGENT}"),
         ({"/dev/shm": None}, "mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm"),
     ],
@@ -201,7 +201,7 @@ def test_remedy_of_a_mount(change, remedy):
 
 BOUND = mounts.MountWant(path="/var/spool/slurmctld", types=(), source="", bound="/srv/state/slurmctld")
 VOLUME = mounts.MountWant(path="/srv/state", types=("ext4",), source="")
-MOUNTED = mounts.Mounted(type="ext4", source="/dev/nvme1n1", writable=True)
+MOUNTED = mounts.Mounted(type="ext4", source="/dev/nvme1n1", options=frozenset())
 
 
 @pytest.mark.parametrize("volume", [True, False])

@@ -106,7 +106,7 @@ TWO = ("default: true}", "default: true}\n  - {name: quick, pools: [h100], max_t
     [
         (("default=", "YES", "NO"), set()),
         (("maxtime=", "UNLIMITED", "01:00:00"), set()),
-        (("state=", "UP", "DOWN"), {"job.multi[h100]", "job.gres[h100]", "job.limits[h100]", "job.home[h100]", "job.tmp[h100]", "topo.place[h100]", "job.part[gpu]"}),
+        (("state=", "UP", "DOWN"), {"job.multi[h100]", "job.gres[h100]", "job.limits[h100]", "job.home[h100]", "job.mounts[h100]", "job.tmp[h100]", "topo.place[h100]", "job.part[gpu]"}),
     ],
 )  # fmt: skip
 def test_partition_blocks_only_the_jobs_in_it(change, blocked):
