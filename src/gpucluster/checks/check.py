@@ -105,6 +105,9 @@ class Check(Generic[V, W]):
     `needs` are the checks that must pass first: `id` on the same machine, `id@head`, `id@pool` for the job that booted
     the machine, or `id@nodes` for each node of the job. `id:part` blocks this check only if `part` is a culprit there;
     `{partition}` in it is the partition of the job, `{user}` the user who submits it.
+
+    `causes` are checks in the same form whose fault may make this one fail, and need not: this one runs, and a pass counts.
+    Only its own fault is unknown, because of theirs.
     """
 
     id: str
@@ -116,10 +119,11 @@ class Check(Generic[V, W]):
     want: type[W]
     remedy: str  # `{machine}` is replaced by the machine to type it on
     needs: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
 
 
 class Need(NamedTuple):
-    """One of `Check.needs`, divided: `check@where:part`. `where` is empty for the same machine."""
+    """One of `Check.needs` or `causes`, divided: `check@where:part`. `where` is empty for the same machine."""
 
     check: str
     where: str
@@ -127,7 +131,7 @@ class Need(NamedTuple):
 
 
 def need_of(text: str) -> Need:
-    """Divide one of `Check.needs`."""
+    """Divide one of `Check.needs` or `causes`."""
     place, _, part = text.partition(":")
     check, _, where = place.partition("@")
     return Need(check, where, part)

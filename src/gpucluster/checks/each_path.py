@@ -1,7 +1,7 @@
 """A command for each of several paths, at one time: a file system that hangs delays no other path.
 
 A process that waits for a dead file server may ignore SIGKILL. So none of them holds the answer's pipe, and each leaves its
-output in a file: in /run, because /tmp may be full.
+output in a file: in the first folder that takes one, because /run or /tmp may be full.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,13 @@ from gpucluster.text import short
 
 ANSWER_S = 8  # a file server that is only busy answers by then
 _RUN = f"""\
-folder=$(mktemp -d /run/gpucluster-validate.XXXXXX) || exit 3
+folder=
+for base in /run/ /dev/shm/ /tmp/ /var/tmp/; do
+  folder=$(mktemp -d "${{base}}gpucluster-validate.XXXXXX") && (echo x >$folder/x) && break
+  rm -rf "$folder"; folder=
+done 2>/dev/null
+[ -n "$folder" ] || {{ echo "no folder takes a file" >&2; exit 3; }}
+rm $folder/x
 command=$1; shift; n=0
 for path; do
   n=$((n + 1))

@@ -1,6 +1,7 @@
 """Check the system of a machine: units, disks, clock."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,24 @@ DISK_WARN, DISK_FAIL = 80, 90  # percent of space or of inodes
 STORAGE_WARN, STORAGE_FAIL, LEFT_MIB = 95, 99, 10 * 1024
 # munge refuses credentials at 300 s, but smaller differences already make logs hard to compare
 SKEW_WARN_S, SKEW_FAIL_S = 0.1, 5.0
+SYSTEM_PATHS = ("/", "/run", "/tmp", "/var/tmp", "/var/lib", "/var/log")  # noqa: S108  where services write; asked about
+_TEMPORARY = ("/run", "/tmp", "/var/tmp")  # noqa: S108  of what lies here, a person may delete a file that nobody needs
+# Then the file system of each path and, of each that is full, its largest file with the number of its blocks of 512 bytes. Names may
+# have any character but NUL.
+_OF_PATHS = """\
+df --output=pcent,ipcent,file -- "$@" || exit
+echo --
+seen=
+for path; do
+  at=$(df --output=target -- "$path" | tail -n 1)
+  printf 'target\\t%s\\t%s\\n' "$path" "$at"
+  case "$seen" in *"<$at>"*) continue ;; esac
+  seen="$seen<$at>"
+  case $(df --output=pcent -- "$path") in *100%*) ;; *) continue ;; esac
+  largest=$(timeout 4 find "$at" -xdev -type f -printf '%b %p\\0' 2>/dev/null | sort -z -n -r | head -z -n 1 | tr '\\n\\0' '??')
+  printf 'largest\\t%s\\t%s\\n' "$path" "${largest%?}"
+done
+"""
 _DF = "df --block-size=1M --output=pcent,ipcent,avail"
 
 
@@ -57,11 +76,21 @@ class Disks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """Percent of space and of inodes that are used; None where the file system does not count. `left_mib`: of storage."""
+    """Percent of space and of inodes that are used; None where the file system does not count. `left_mib`: of storage.
+
+    `target`: the mount point. `largest`: a full file system's largest file with its MiB, at its first path.
+    """
 
     space: int
     inodes: int | None
     left_mib: int = 0
+    target: str = ""
+    largest: tuple[str, int] | None = None
+
+    @property
+    def used(self) -> int:
+        """The greater percent."""
+        return max(self.space, self.inodes or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +152,37 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
 
 
 def query_disks(want: Disks) -> tuple[Query, ...]:
-    disks = Query(argv=("df", "--output=pcent,ipcent,file", "--", *want.paths))
+    disks = Query(argv=("sh", "-c", _OF_PATHS, "sh", *want.paths), limit_s=25.0)
     return (disks, query_each(_DF, want.storage)) if want.storage else (disks,)
 
 
 def parse_disks(got: tuple[QueryOutput, ...]) -> dict[str, Disk]:
     """Path as in the query -> percent in use."""
     found: dict[str, Disk] = {}
-    for line in got[0].text().splitlines()[1:]:
+    shown, _, about = got[0].text().partition("--\n")
+    for line in shown.splitlines()[1:]:
         match = re.fullmatch(r"\s*([0-9]{1,3})%\s+(?:([0-9]{1,3})%|-)\s+(.+)", line)
         if match is None:
             raise ParseError(f"df printed {short(line, 80)}")
         found[match[3]] = Disk(space=int(match[1]), inodes=int(match[2]) if match[2] else None)
+    for line in about.splitlines():
+        what, path, words = (*line.split("\t", 2), "", "")[:3]
+        if path not in found:
+            raise ParseError(f"df printed {short(line, 80)}")
+        found[path] = (
+            _with_target(found[path], words) if what == "target" else _with_largest(found[path], words)
+        )
     return found | {path: disk for answer in got[1:] for path, disk in _storage(answer)}
+
+
+def _with_target(disk: Disk, path: str) -> Disk:
+    return replace(disk, target=path)
+
+
+def _with_largest(disk: Disk, words: str) -> Disk:
+    """A file system may have none: inodes are used up by folders, or deleted files are open."""
+    blocks, _, path = words.partition(" ")
+    return replace(disk, largest=(path, -(-int(blocks) // 2048))) if blocks.isdecimal() else disk
 
 
 def _storage(got: QueryOutput) -> Iterator[tuple[str, Disk]]:
@@ -159,13 +206,39 @@ def evaluate_disks(found: dict[str, Disk], want: Disks) -> CheckResult:
     absent = [path for path in want.paths if path not in found]
     if absent:
         return unknown(f"df does not list {listed(absent)}", expected)
-    worst = max(max(found[p].space, found[p].inodes or 0) for p in want.paths)
     storage = [p for p in want.storage if p in found]
     words = ", ".join(f"{p} {_disk(found[p])}" for p in (*want.paths, *storage))
+    worst = max(found[p].used for p in want.paths)
     if worst >= DISK_FAIL or any(_is_full(found[p]) for p in storage):
-        return failed(words, expected)
-    used = max((max(found[p].space, found[p].inodes or 0) for p in storage), default=0)
+        return _failed_disks(found, want.paths, storage, expected)
+    used = max((found[p].used for p in storage), default=0)
     return warned(words, expected) if worst >= DISK_WARN or used >= STORAGE_WARN else passed(words, expected)
+
+
+def _failed_disks(
+    found: dict[str, Disk], paths: tuple[str, ...], storage: list[str], expected: str
+) -> CheckResult:
+    """Culprits are the paths without any space. Only they stop what writes there."""
+    bad = [path for path in paths if found[path].used >= DISK_WARN]
+    first = {found[path].target or path: path for path in reversed(bad)}  # a file system is told once
+    bad_storage = [path for path in storage if found[path].used >= STORAGE_WARN]
+    words = ", ".join(
+        f"{p} {_disk(found[p])}" for p in (*(b for b in bad if b in first.values()), *bad_storage)
+    )
+    full = tuple(path for path in paths if found[path].used >= 100)
+    largest = [found[path].largest for path in full]
+    named = [f"the largest file is {short(file, 120)}, of {mib} MiB" for file, mib in filter(None, largest)]
+    steps = [step for file, _ in filter(None, largest) for step in _deletion(file)]
+    remedy = f"on {{machine}}: {'; '.join(steps)}  # if nobody needs it" if steps else ""
+    result = failed("; ".join((words, *named)), expected, full, remedy)
+    return replace(result, blocks=bool(full))
+
+
+def _deletion(file: str) -> Iterator[str]:
+    """Name only a file right in a folder of root's: a user may replace a folder of his own by a link before the remedy is typed."""
+    if file.rpartition("/")[0] in _TEMPORARY and file.isprintable() and "?" not in file:
+        yield f"ls -l {shlex.quote(file)}"
+        yield f"rm {shlex.quote(file)}"
 
 
 def _is_full(disk: Disk) -> bool:

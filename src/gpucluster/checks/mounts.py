@@ -4,6 +4,7 @@ A dead file server leaves its mount in the table as it was, so the file system i
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -54,11 +55,15 @@ class MountWant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounts:
-    """The mounts of a machine. `asked`: paths that must answer. `exports`: folders that NFS must export."""
+    """The mounts of a machine. `asked`: paths that must answer. `exports`: folders that NFS must export.
+
+    `written`: paths of services, which must be on a writable file system.
+    """
 
     mounts: tuple[MountWant, ...]
     asked: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,17 +131,42 @@ def evaluate_mounts(table: MountTable, want: Mounts) -> CheckResult:
     if want.exports:
         expected += f"; exported: {listed(want.exports)}"
     inside = tuple(path for path in want.exports if path not in table.exports)
-    words = [one for path in bad for one in wrong[path]] + [f"{path} is not exported" for path in inside]
+    closed = _read_only(found, want)
+    words = [
+        *(one for path in bad for one in wrong[path]),
+        *(f"{path} is on {point}, which is read-only" for path, point in closed.items()),
+        *(f"{path} is not exported" for path in inside),
+    ]
     steps = [
+        *(f"mount -o remount,rw {shlex.quote(point)}" for point in dict.fromkeys(closed.values())),
         *_mounted(bad, found, want),
         *(("systemctl restart nfs-server; exportfs -r -a",) if inside else ()),
     ]
     if words:
         return failed(
-            listed(words), expected, (*bad, *inside), f"on {{machine}}: {'; '.join(steps)}" if steps else ""
+            listed(words),
+            expected,
+            (*bad, *closed, *inside),
+            f"on {{machine}}: {'; '.join(steps)}" if steps else "",
         )
     silent = [path for path in want.asked if path in found and found[path].answer is None]
     return unknown(f"nothing was said of {listed(silent)}", expected) if silent else passed(expected)
+
+
+def _read_only(found: Mapping[str, Mounted], want: Mounts) -> dict[str, str]:
+    """Path -> the read-only mount point that it is on, unless that is one of the wanted mounts."""
+    known = {mount.path for mount in want.mounts}
+    below = {path: _mount_point(found, path) for path in want.written}
+    return {
+        path: point
+        for path, point in below.items()
+        if point not in known and point in found and "ro" in found[point].options
+    }
+
+
+def _mount_point(found: Mapping[str, Mounted], path: str) -> str:
+    above = [point for point in found if point == path or path.startswith(f"{point.rstrip('/')}/")]
+    return max(above, key=len, default="")
 
 
 def _unescaped(field: str) -> str:

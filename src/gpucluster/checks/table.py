@@ -50,8 +50,15 @@ from gpucluster.checks import (
 )
 from gpucluster.checks.check import Check
 from gpucluster.plan import names
+from gpucluster.plan.state_storage import BOUND_FOLDERS
 
 _LOG = "journalctl --no-pager -n 30 -u"
+_WRITTEN = (*machine.SYSTEM_PATHS, BOUND_FOLDERS["slurmctld"], names.SLURMD_SPOOL)
+_FULL = tuple(f"disk:{path}" for path in _WRITTEN)
+_FILES = (
+    *_FULL,
+    *(f"fs.mount:{path}" for path in _WRITTEN),
+)  # services do not start on a full or read-only file system
 
 _ALL: tuple[Check[Any, Any], ...] = (
     Check(
@@ -63,6 +70,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=machine.evaluate_units,
         want=machine.Units,
         remedy="on {machine}: systemctl --failed; systemctl restart UNIT; journalctl --no-pager -n 30 -u UNIT",
+        causes=_FILES,
     ),
     Check(
         id="svc.agent",
@@ -95,6 +103,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=munge.Munge,
         remedy="on {machine}: systemctl restart gpucluster-agent munge; date  # on existing hosts, playbooks/site.yml again installs the key",
         needs=("svc.active:munge", "svc.active@head:munge", "auth.secret@head", "auth.rt@head"),
+        causes=("clock.sync", *_FILES),
     ),
     Check(
         id="ctl.ping",
@@ -106,6 +115,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Controllers,
         remedy=f"on {{machine}}: systemctl restart slurmctld; {_LOG} slurmctld; ss -ltn sport = :6817",
         needs=("svc.active@head:slurmctld", "auth.rt@head"),
+        causes=_FILES,
     ),
     Check(
         id="elastic.ping",
@@ -117,6 +127,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=cloud.Daemon,
         remedy=f"on {{machine}}: systemctl restart gpucluster-elastic; {_LOG} gpucluster-elastic",
         needs=("svc.active@head:gpucluster-elastic",),
+        causes=_FILES,
     ),
     Check(
         id="elastic.scales",
@@ -128,6 +139,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=scaling.ScalingWant,
         remedy=f"on {{machine}}: {_LOG} gpucluster-elastic",
         needs=("elastic.ping", "ctl.ping"),
+        causes=_FILES,
     ),
     Check(
         id="cfg.same",
@@ -139,6 +151,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=files.Files,
         remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; on your computer: gpucluster render SPEC --to FOLDER, and compare; then pulumi up, or playbooks/site.yml again, which overwrite edits by hand",
         needs=("svc.active:slurmd", "svc.active:sackd"),
+        causes=_FILES,
     ),
     Check(
         id="cfg.spec",
@@ -160,6 +173,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=files.Applied,
         remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); on your computer, for existing hosts: playbooks/site.yml again",
         needs=("svc.active:gpucluster-agent",),
+        causes=_FILES,
     ),
     Check(
         id="nodes.state",
@@ -226,6 +240,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Slurmd,
         remedy=f"on {{machine}}: systemctl restart slurmd; {_LOG} slurmd; tail /var/log/slurm/slurmd.log",
         needs=("svc.active:slurmd", "auth.rt"),
+        causes=_FILES,
     ),
     Check(
         id="clock.sync",
@@ -268,6 +283,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=health.Program,
         remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; on your computer, if the program is missing: gpucluster image build, or playbooks/site.yml",
         needs=(f"files.ours:{names.HEALTH_CHECK}",),
+        causes=_FILES,
     ),
     Check(
         id="files.modes",
@@ -290,6 +306,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=hooks.HookWant,
         remedy="on {machine}: findmnt --target /var/spool/gpucluster; df /var/spool/gpucluster; lsattr -d /var/spool/gpucluster/new",
         needs=("elastic.ping@head", "files.modes@head", f"files.ours@head:{names.HOOK_DIR}/resume"),
+        causes=_FILES,
     ),
     Check(
         id="acct.db",
@@ -301,6 +318,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=accounting.Database,
         remedy="on {machine}: systemctl restart slurmdbd; scontrol reconfigure",
         needs=("svc.active@head:mariadb", "svc.active@head:slurmdbd", "ctl.ping@head"),
+        causes=_FILES,
     ),
     Check(
         id="acct.qos",
@@ -334,6 +352,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=accounting.JobLog,
         remedy="on {machine}: systemctl restart slurmctld",
         needs=("ctl.ping@head",),
+        causes=_FILES,
     ),
     Check(
         id="node.limits",
@@ -376,6 +395,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=containers.evaluate_program,
         want=containers.Program,
         remedy="on existing hosts install the package on {machine}; on AWS, on your computer: gpucluster image build --with PART, then replace the node",
+        causes=_FILES,
     ),
     Check(
         id="users.acct",
@@ -419,6 +439,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Controllers,
         remedy=f"on {{machine}}: systemctl restart sackd; {_LOG} sackd; scontrol ping",
         needs=("svc.active", "auth.rt", "cfg.same", "ctl.ping@head"),
+        causes=_FILES,
     ),
     Check(
         id="login.user",
@@ -430,6 +451,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=login_shell.LoginShell,
         remedy="on {machine}: type -a sbatch; cat /etc/environment; ls -lt /etc/profile.d; undo what was added",
         needs=("login.slurm", "users.acct:{user}"),
+        causes=_FILES,
     ),
     Check(
         id="sshd.conf",

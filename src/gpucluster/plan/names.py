@@ -109,6 +109,7 @@ JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SEEN_TOPOLOGY = f"{STATE_DIR}/elastic/topology.json"  # of the daemon, for the head's agent: the switches above nodes that stay
 DIVIDED_TOPOLOGY = f"{STATE_DIR}/topology.conf"  # of the head's agent: the rendered file with these switches
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm
+SLURMD_SPOOL = "/var/spool/slurmd"
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram socket of the daemon
 STATE_MOUNT = (
     "/srv/gpucluster-state"  # the head's protected volume: slurmctld's state and the journal, by bind mounts

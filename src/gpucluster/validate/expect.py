@@ -70,7 +70,7 @@ CONTAINER_PROGRAMS = {
     Containers.APPTAINER: containers.Program(name="apptainer", argv=containers.APPTAINER, part="apptainer"),
     Containers.PYXIS: containers.Program(name="enroot", argv=("enroot", "version"), part="pyxis"),
 }
-STATE_SAVE, NODE_SPOOL = BOUND_FOLDERS["slurmctld"], "/var/spool/slurmd"
+STATE_SAVE, NODE_SPOOL = BOUND_FOLDERS["slurmctld"], names.SLURMD_SPOOL
 
 
 def expectations(
@@ -276,8 +276,13 @@ def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = Fa
         wanted += [*own, *mount_wants.of_state(plan)]
     asked = tuple(mount.path for mount in wanted if mount not in ALWAYS)
     exports = storage_mounts.exports(plan) if target == ROLE_HEAD else ()
-    yield expect("fs.mount", target, mounts.Mounts(mounts=tuple(wanted), asked=asked, exports=exports))
-    paths = ("/", "/tmp", spool, *node_expectations.scratch(plan))  # noqa: S108  asked about, not written to
+    written = tuple(dict.fromkeys((*machine.SYSTEM_PATHS, spool)))
+    yield expect(
+        "fs.mount",
+        target,
+        mounts.Mounts(mounts=tuple(wanted), asked=asked, exports=exports, written=written),
+    )
+    paths = (*written, *node_expectations.scratch(plan))
     storage = tuple(path for path in asked if path not in paths)
     yield expect("disk", target, machine.Disks(paths=paths, storage=storage))
 

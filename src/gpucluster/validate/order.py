@@ -1,4 +1,4 @@
-"""The order of expectations: a check runs after those that it needs, because only a result that is there can block it. Pure."""
+"""The order of expectations: a check runs after those that it needs, and after its causes, because only a result that is there can block it. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from gpucluster.validate.expectation import Expectation
 
 
 def needs_first(every: Sequence[Expectation]) -> tuple[Expectation, ...]:
-    """Return the same expectations; one that another needs at the same target comes before it."""
+    """Return the same expectations; one that another needs at the same target, or that may be its cause, comes before it."""
     known = {one.id: one for one in every}
     placed: dict[str, Expectation] = {}
 
@@ -24,7 +24,7 @@ def needs_first(every: Sequence[Expectation]) -> tuple[Expectation, ...]:
 
 
 def _needs(one: Expectation) -> Iterator[str]:
-    """The ids of what it needs at its own target."""
-    for need in map(need_of, one.of.needs):
+    """The ids of what it needs at its own target, and of its causes there."""
+    for need in map(need_of, (*one.of.needs, *one.of.causes)):
         if not need.where:
             yield f"{need.check}[{one.target}]"

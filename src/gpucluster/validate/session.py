@@ -91,6 +91,10 @@ class Session:
             finding, blocker, step = self._evaluated(expectation)
         else:
             finding = unknown(f"blocked by {blocker}", check.title)
+        if not blocker and not finding.is_healthy:
+            blocker = self._blocked_by(check.causes, expectation)
+            words = f"{finding.found}; blocked by {blocker}"
+            finding = unknown(words, check.title) if blocker else finding
         own = blocker in ("", self._unreachable.get(expectation.target, ""))
         if own and not finding.is_healthy and self._is_off_now(expectation.target):
             self._off.add(expectation.target)
@@ -257,6 +261,13 @@ class Session:
             if "/" not in expectation.target
             else ("job.multi@pool", *expectation.of.needs)
         )
+        if blocker := self._blocked_by(needs, expectation):
+            return blocker
+        machine = self._jobs.node_now(expectation.target) or expectation.target
+        return "" if self._was_off(expectation.target, machine) else self._unreachable.get(machine, "")
+
+    def _blocked_by(self, needs: Sequence[str], expectation: Expectation) -> str:
+        """The id of the first failed check among `needs`, or of what blocks that one; empty if there is none."""
         for need in needs:
             idents, part = self._need(need, expectation)
             for before in (find(self.results, ident) for ident in idents):
@@ -264,8 +275,7 @@ class Session:
                     continue
                 if not part or not before.culprits or part in before.culprits:
                     return before.blocked_by or before.id
-        machine = self._jobs.node_now(expectation.target) or expectation.target
-        return "" if self._was_off(expectation.target, machine) else self._unreachable.get(machine, "")
+        return ""
 
     def _was_off(self, target: str, machine: str) -> bool:
         """Whether `target` is a node of our job that was off at its own checks: their answer is old."""

@@ -42,7 +42,7 @@ def test_full_folder_names_its_largest_file_and_the_remedy_heals_it(path):
     assert result.found == f"{path} 100 %; the largest file is {path}/a file, of 1 MiB"
     remedy = f"ls -l '{path}/a file'; rm '{path}/a file'"
     assert result.remedy == f"on {{machine}}: {remedy}  # if nobody needs it"
-    assert path not in of_disks(f"{full}\n{remedy} >/dev/null", path).culprits
+    assert path not in of_disks(f"{full}\n({remedy}) >/dev/null", path).culprits
 
 
 def test_nearly_full_folder_explains_no_other_fault():

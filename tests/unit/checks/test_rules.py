@@ -464,7 +464,7 @@ def test_path_that_hangs_delays_no_other(tmp_path):
     program.write_text("#!/bin/sh\nif [ $1 = /hangs ]; then sleep 600; fi\necho some; echo $1 answers\n")
     program.chmod(0o755)
     argv = each_path.query_each(str(program), ("/hangs", "/a b")).argv
-    argv = [*argv[:2], argv[2].replace("KILL 8 ", "KILL 1 ").replace("/run/", f"{tmp_path}/"), *argv[3:]]
+    argv = [*argv[:2], argv[2].replace("KILL 8 ", "KILL 1 ").replace("/run/ ", f"{tmp_path}/ "), *argv[3:]]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=BOUND_S)
     hangs, answers = each_path.parse_each(QueryOutput(code=0, stdout=done.stdout))
     assert (hangs.path, hangs.late) == ("/hangs", True)

@@ -296,14 +296,14 @@ def test_users_are_checked_on_every_machine_and_shared_homes_on_the_head():
 
 
 @pytest.mark.parametrize("stack", ["burst", "research", "steady", "lab"])
-def test_every_check_comes_after_those_that_it_needs_at_its_target(stack: str) -> None:
+def test_every_check_comes_after_those_that_it_needs_and_its_causes_at_its_target(stack: str) -> None:
     """Regression: `users.home` came before `fs.mount`, so an unmounted /home was two faults."""
     plan = resolve_file(STACKS / f"{stack}.yaml").plan
     assert isinstance(plan, SlurmOnAws | SlurmOnHosts)
     every = expectations(plan)
     order = [one.id for one in every]
     for one in every:
-        for need in one.of.needs:
+        for need in (*one.of.needs, *one.of.causes):
             before = f"{need.partition(':')[0]}[{one.target}]"
             if before in order:
                 assert order.index(before) < order.index(one.id), (before, one.id)

@@ -202,7 +202,7 @@ def test_cloud_is_checked_with_an_ec2_client():
 
 def test_exception_in_a_check_makes_the_run_fail():
     cluster = lab()
-    ping, disk = select(expectations(cluster.plan), tier=0, only=["ctl.ping", "disk[head]"])
+    disk, ping = select(expectations(cluster.plan), tier=0, only=["ctl.ping", "disk[head]"])
     broken = replace(disk, want=ping.want)
     with pytest.raises(GpuclusterError, match=r"no result of disk\[head\]: AttributeError"):
         ran(cluster, chosen=[ping, broken])
@@ -252,7 +252,7 @@ def test_node_that_was_off_and_runs_a_job_of_validation_is_checked():
             cluster.up = (node, "h200-2a-4")
 
     cluster.before_run = launch
-    ids = [f"svc.active[{node}]", f"disk[{node}]", "svc.active[h200/1]", "disk[h200/1]"]
+    ids = [f"disk[{node}]", f"svc.active[{node}]", "disk[h200/1]", "svc.active[h200/1]"]
     chosen = select(expectations(plan, up=[node]), tier=1, only=ids)
     assert [expectation.id for expectation in chosen] == ids
     assert [result.verdict.value for result in ran(cluster, chosen=chosen).results] == [
