@@ -96,3 +96,26 @@ def test_clock_is_the_cause_of_credentials_that_munge_refuses():
     assert found.pop("clock.sync[gpu01]") == ("fail", "")
     assert found["auth.rt[gpu01]"] == ("unknown", "clock.sync[gpu01]")
     assert set(found.values()) == {("unknown", "clock.sync[gpu01]")}
+
+
+def closed(port: int) -> str:
+    return f"to 192.0.2.10 {port} 124 \nlistens {port} 0 64\naddress 192.0.2.11\n--\n"
+
+
+def test_closed_port_of_the_head_is_the_cause_of_a_slurmctld_that_does_not_answer():
+    """V9: the remedy was to start slurmctld again, which was well."""
+    cluster = lab(
+        **{"head: 192.0.2.10 6817": closed(6817), "head: scontrol": (1, "Unable to contact slurm controller")}
+    )
+    found = bad(ran(cluster))
+    assert found.pop("net.ports[head]") == ("fail", "")
+    assert {"ctl.ping[head]", "nodes.state[head]"} <= found.keys()
+    assert set(found.values()) == {("unknown", "net.ports[head]")}
+
+
+def test_closed_port_of_a_node_is_the_cause_of_a_slurmd_that_does_not_answer():
+    answer = "from 192.0.2.11 6818 124 \nlistens 6817 0 64\n--\n"
+    cluster = lab(**{"head: 6818 6817": answer, "gpu01: scontrol show slurmd": (124, "")})
+    found = bad(ran(cluster))
+    assert found["net.ports[gpu01]"] == ("fail", "")
+    assert found["slurmd.ping[gpu01]"] == ("unknown", "net.ports[gpu01]")
