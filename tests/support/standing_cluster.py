@@ -155,6 +155,14 @@ class StandingCluster:
         said = "  9%    9% 900000" if found[1] == "df" else "nfs"
         return "".join(f"0\t{path}\t{said}\n" for path in found[2].split())
 
+    def ports(self, _machine: str, found: re.Match[str]) -> str:
+        """Every port of the question is open and has a listener."""
+        words = found[1].partition("\n")[0].split()
+        way = "to" if "." in words[0] else "from"
+        asked = [word for word in words if word.isdecimal()]
+        tried = "".join(f"{way} 10.0.0.9 {port} 0 \n" for port in asked)
+        return tried + "".join(f"listens {port} 0 64\n" for port in asked) + "address 10.0.0.9\n--\n"
+
     def exports(self, machine: str, _found: re.Match[str]) -> str:
         ours = next(e.want for e in self.expected() if e.id == f"fs.mount[{machine}]").exports
         return "".join(f"exports:{path}\n" for path in ours)
@@ -276,6 +284,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
     (r"(?s)mktemp -d .*gpucluster-validate.* sh (df|stat) [^/]*(/.*)$", StandingCluster.storage),
+    (r"(?s)/dev/tcp/.* bash (.*)$", StandingCluster.ports),
     (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (
         r"(?s)df --output=pcent,ipcent,file .* sh (/.*)$",

@@ -35,6 +35,7 @@ from gpucluster.checks import (
     node_health,
     partitions,
     peer_names,
+    ports,
     power_saving,
     programs,
     reservations,
@@ -115,7 +116,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Controllers,
         remedy=f"on {{machine}}: systemctl restart slurmctld; {_LOG} slurmctld; ss -ltn sport = :6817",
         needs=("svc.active@head:slurmctld", "auth.rt@head"),
-        causes=_FILES,
+        causes=(f"net.ports:{names.CONTROLLER_PORT}", *_FILES),
     ),
     Check(
         id="elastic.ping",
@@ -240,7 +241,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Slurmd,
         remedy=f"on {{machine}}: systemctl restart slurmd; {_LOG} slurmd; tail /var/log/slurm/slurmd.log",
         needs=("svc.active:slurmd", "auth.rt"),
-        causes=_FILES,
+        causes=(f"net.ports:{names.SLURMD_PORT}", *_FILES),
     ),
     Check(
         id="clock.sync",
@@ -318,7 +319,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=accounting.Database,
         remedy="on {machine}: systemctl restart slurmdbd; scontrol reconfigure",
         needs=("svc.active@head:mariadb", "svc.active@head:slurmdbd", "ctl.ping@head"),
-        causes=_FILES,
+        causes=(f"net.ports:{names.SLURMDBD_PORT}", *_FILES),
     ),
     Check(
         id="acct.qos",
@@ -375,6 +376,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=strays.StraysWant,
         remedy="on {machine}: ps -e -o user,pid,etime,args; squeue --nodelist={machine}",
         needs=("svc.active:slurmd", "ctl.ping@head", "auth.rt"),
+    ),
+    Check(
+        id="net.ports",
+        tier=0,
+        title="no packet filter closes the ports of Slurm between the machine and the head",
+        query=ports.query_ports,
+        parse=ports.parse_ports,
+        evaluate=ports.evaluate_ports,
+        want=ports.Ports,
+        remedy="on {machine}: nft list ruleset; the same on the head; on your computer, on AWS: gpucluster validate {cluster} --tier 0 --only cloud.rules,cloud.network",
     ),
     Check(
         id="net.names",
@@ -439,7 +450,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=slurmctld.Controllers,
         remedy=f"on {{machine}}: systemctl restart sackd; {_LOG} sackd; scontrol ping",
         needs=("svc.active", "auth.rt", "cfg.same", "ctl.ping@head"),
-        causes=_FILES,
+        causes=(f"net.ports:{names.CONTROLLER_PORT}", *_FILES),
     ),
     Check(
         id="login.user",
@@ -451,7 +462,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=login_shell.LoginShell,
         remedy="on {machine}: type -a sbatch; cat /etc/environment; ls -lt /etc/profile.d; undo what was added",
         needs=("login.slurm", "users.acct:{user}"),
-        causes=_FILES,
+        causes=(f"net.ports:{names.CONTROLLER_PORT}", *_FILES),
     ),
     Check(
         id="sshd.conf",

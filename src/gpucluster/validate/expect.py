@@ -148,6 +148,7 @@ def _head(
     yield expect("auth.rt", ROLE_HEAD, munge.Munge(alone=True))
     files_of_slurm = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
     yield expect("files.modes", ROLE_HEAD, file_expectations.of_head(plan, tuple(files_of_slurm), STATE_SAVE))
+    yield expect("net.ports", ROLE_HEAD, running_expectations.ports_of_head(plan))
     yield expect("ctl.ping", ROLE_HEAD, slurmctld.Controllers(hosts=(head.name,)))
     if plan.aws is not None:
         url = f"http://{head.address}:{head.registration_port}/v1/node"
@@ -244,6 +245,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     yield expect("node.limits", target, _limits(plan))
     if plan.slurm.containers is not None:
         yield expect("ctr.run", target, CONTAINER_PROGRAMS[plan.slurm.containers])
+    yield expect("net.ports", target, running_expectations.ports_of_node(plan))
     yield expect("slurmd.ping", target, slurmctld.Slurmd(release=plan.slurm.version))
     admins = (
         () if plan.hosts is None else (plan.hosts.ssh_user,)

@@ -7,7 +7,13 @@ from typing import Any
 from gpucluster.checks import files, login_shell, machine, munge, slurmctld
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmOnAws, SlurmPlan
-from gpucluster.validate import file_expectations, node_expectations, unit_expectations, user_expectations
+from gpucluster.validate import (
+    file_expectations,
+    node_expectations,
+    running_expectations,
+    unit_expectations,
+    user_expectations,
+)
 from gpucluster.validate.pool_jobs import pool_jobs
 
 SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
@@ -35,6 +41,7 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
         again = "on {machine}: systemctl restart gpucluster-agent; journalctl --no-pager -n 30 -u gpucluster-agent"
         yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=again)
     yield "files.modes", file_expectations.of_login(plan, tuple(sums), sackd=sackd)
+    yield "net.ports", running_expectations.ports_of_login(plan)
     yield "login.slurm", slurmctld.Controllers(hosts=(plan.head.name,))
     if job := next(iter(pool_jobs(plan)), None):
         gres = (f"--gres={job.gres}",) if job.gres else ()

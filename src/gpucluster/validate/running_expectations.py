@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpucluster.checks import partitions as partition_checks
-from gpucluster.checks import peer_names, running_config, slurmctld
+from gpucluster.checks import peer_names, ports, running_config, slurmctld
 from gpucluster.checks.setting_values import tokens
 from gpucluster.plan import gres, names
 from gpucluster.plan.model import Partition, Pool, SlurmPlan
@@ -93,6 +93,28 @@ def addresses(plan: SlurmPlan) -> peer_names.Names:
     return peer_names.Names(
         addresses={**found, **second, plan.head.name: plan.head.address}, heads=(plan.head.name, *second)
     )
+
+
+def ports_of_head(plan: SlurmPlan) -> ports.Ports:
+    """Its own daemons: slurmctld and slurmdbd."""
+    database = (names.SLURMDBD_PORT,) if plan.slurm.accounting is not None else ()
+    return ports.Ports(heads=_heads(plan), to_head=(names.CONTROLLER_PORT, *database), on_head=True)
+
+
+def ports_of_node(plan: SlurmPlan) -> ports.Ports:
+    """slurmctld from the node, and slurmd from the head."""
+    return ports.Ports(heads=_heads(plan), to_head=(names.CONTROLLER_PORT,), from_head=(names.SLURMD_PORT,))
+
+
+def ports_of_login(plan: SlurmPlan) -> ports.Ports:
+    """slurmctld from a machine without a daemon of its own."""
+    return ports.Ports(heads=_heads(plan), to_head=(names.CONTROLLER_PORT,))
+
+
+def _heads(plan: SlurmPlan) -> tuple[str, ...]:
+    """The addresses of the head and, with a standby, of the machine that may have taken over."""
+    standby = plan.aws and plan.head.standby
+    return (plan.head.address, *((standby.address,) if standby else ()))
 
 
 def _hardware_line(nodes: tuple[str, ...], pool: Pool, line: dict[str, str]) -> slurmctld.HardwareLine:

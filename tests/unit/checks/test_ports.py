@@ -52,11 +52,11 @@ def in_network(listeners: str, rules: str, want: ports.Ports, tmp_path: Path, *,
         f"python3 -I {tmp_path}/listen.py {listeners} <{tmp_path}/hold >{tmp_path}/ready 7>&- & pid=$!",
         f"until grep -q ready {tmp_path}/ready; do sleep 0.05; done",
         rules,
-        f'fed=$({shlex.join(queries[0].argv)}); printf "%s\\n" "$fed" >{tmp_path}/0',
+        f'fed=$({shlex.join(queries[0].argv)}) || exit; printf "%s\\n" "$fed" >{tmp_path}/0',
     ]
     if not alone:
         argv = shlex.join(queries[1].argv[:-1])
-        steps.append(f'{argv} "$fed" >{tmp_path}/1')
+        steps.append(f'{argv} "$fed" >{tmp_path}/1 || exit')
     steps.append("kill $pid")
     done = subprocess.run(
         ["/usr/bin/unshare", "--net", "/bin/bash", "-c", "\n".join(steps)],
