@@ -119,3 +119,14 @@ def test_closed_port_of_a_node_is_the_cause_of_a_slurmd_that_does_not_answer():
     found = bad(ran(cluster))
     assert found["net.ports[gpu01]"] == ("fail", "")
     assert found["slurmd.ping[gpu01]"] == ("unknown", "net.ports[gpu01]")
+
+
+def test_broken_dns_is_the_cause_of_a_secret_that_cannot_be_read():
+    cluster = StandingCluster(builders.a_plan())
+    cluster.answers["head: getent ahostsv4"] = (
+        "burst-head 0 10.42.0.10\ns3.us-east-2.amazonaws.com 2 \nhosts: files dns\n"
+    )
+    cluster.answers["head: elastic.inspect.status"] = (1, "Could not connect to the endpoint URL")
+    found = bad(ran(cluster))
+    assert found["net.resolve[head]"] == ("fail", "")
+    assert found["elastic.scales[head]"] == ("unknown", "net.resolve[head]")
