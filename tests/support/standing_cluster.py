@@ -163,6 +163,11 @@ class StandingCluster:
         tried = "".join(f"{way} 10.0.0.9 {port} 0 \n" for port in asked)
         return tried + "".join(f"listens {port} 0 64\n" for port in asked) + "address 10.0.0.9\n--\n"
 
+    def resolved(self, machine: str, _found: re.Match[str]) -> str:
+        ours = next(e.want for e in self.expected() if e.id == f"net.resolve[{machine}]")
+        heads = "".join(f"{name} 0 {address}\n" for name, address in ours.cluster.items())
+        return heads + "".join(f"{name} 0 10.0.0.7\n" for name in ours.dns) + "hosts: files dns\n"
+
     def exports(self, machine: str, _found: re.Match[str]) -> str:
         ours = next(e.want for e in self.expected() if e.id == f"fs.mount[{machine}]").exports
         return "".join(f"exports:{path}\n" for path in ours)
@@ -285,6 +290,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"mountinfo", StandingCluster.mounts),
     (r"(?s)mktemp -d .*gpucluster-validate.* sh (df|stat) [^/]*(/.*)$", StandingCluster.storage),
     (r"(?s)/dev/tcp/.* bash (.*)$", StandingCluster.ports),
+    (r"getent ahostsv4", StandingCluster.resolved),
     (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (
         r"(?s)df --output=pcent,ipcent,file .* sh (/.*)$",

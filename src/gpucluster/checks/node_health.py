@@ -32,7 +32,7 @@ FS_MOUNT: Check[Any, Any] = Check(
     evaluate=mounts.evaluate_mounts,
     want=mounts.Mounts,
     remedy="on {machine}: systemctl restart gpucluster-agent; findmnt; dmesg | tail",
-    causes=("disk:/run",),
+    causes=("disk:/run", "net.resolve:dns"),  # a mount of EFS has a name of DNS
 )
 _ALL: tuple[Check[Any, Any], ...] = (
     GPU_COUNT,

@@ -31,6 +31,7 @@ from gpucluster.checks import (
     machine,
     modes,
     munge,
+    name_resolution,
     network_answers,
     node_health,
     partitions,
@@ -93,6 +94,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=munge.evaluate_secret_key,
         want=munge.SecretKey,
         remedy=f"on {{machine}}: {munge.RESTORE}",
+        causes=("net.resolve:dns",),
     ),
     Check(
         id="auth.rt",
@@ -140,7 +142,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=scaling.ScalingWant,
         remedy=f"on {{machine}}: {_LOG} gpucluster-elastic",
         needs=("elastic.ping", "ctl.ping"),
-        causes=_FILES,
+        causes=("net.resolve:dns", *_FILES),
     ),
     Check(
         id="cfg.same",
@@ -174,7 +176,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=files.Applied,
         remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); on your computer, for existing hosts: playbooks/site.yml again",
         needs=("svc.active:gpucluster-agent",),
-        causes=_FILES,
+        causes=("net.resolve:dns", *_FILES),
     ),
     Check(
         id="nodes.state",
@@ -376,6 +378,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=strays.StraysWant,
         remedy="on {machine}: ps -e -o user,pid,etime,args; squeue --nodelist={machine}",
         needs=("svc.active:slurmd", "ctl.ping@head", "auth.rt"),
+    ),
+    Check(
+        id="net.resolve",
+        tier=0,
+        title="the names of the heads, and on AWS a name of AWS, resolve",
+        query=name_resolution.query_names,
+        parse=name_resolution.parse_names,
+        evaluate=name_resolution.evaluate_names,
+        want=name_resolution.ResolutionWant,
+        remedy="on {machine}: getent ahostsv4 NAME; grep ^hosts: /etc/nsswitch.conf; cat /etc/resolv.conf",
     ),
     Check(
         id="net.ports",

@@ -141,6 +141,7 @@ SRUN_PORTS = (60001, 63000)
 SLURMDBD_PORT = 6819
 DATABASE_PORT = 3306  # of MySQL and MariaDB
 METADATA = "http://169.254.169.254"
+NAME_SERVER = "169.254.169.253"  # of every VPC, unless DNS support is off there
 
 REASON_PREFIX = (
     "gpucluster:"  # begins each drain reason of gpucluster; slurm/drains.py reads the owner after it

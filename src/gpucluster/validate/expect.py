@@ -86,7 +86,7 @@ def expectations(
 
     `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `reviewed`: the spec that was given
     and that of the bundle; None without a spec. `folders`: shared file systems are
-    folders of a rehearsal, so their types, sources and the options of a client are not checked.
+    folders of a rehearsal, so their types, sources and the options of a client are not checked, and there is no DNS of AWS.
     Elastic nodes may be off, so they are checked while a job of ours runs on them. All hosts must be up.
     """
     plan = _with_slurm_pools(plan)
@@ -103,7 +103,7 @@ def expectations(
             *_standby(plan, bundle),
         ]
     )
-    return tuple(map(_of_any_type, every)) if folders else every
+    return tuple(map(_as_rehearsed, every)) if folders else every
 
 
 def select(all_of: Sequence[Expectation], *, tier: int, only: Sequence[str] = ()) -> tuple[Expectation, ...]:
@@ -271,6 +271,7 @@ def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = Fa
         yield expect("imds.guard", target, guard.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
+    yield expect("net.resolve", target, running_expectations.names_resolved(plan))
     yield expect("net.names", target, running_expectations.addresses(plan))
     wanted = [*ALWAYS, *mount_wants.wanted(plan, on_head=on_head)]
     if on_head:
@@ -333,7 +334,9 @@ def _cloud(plan: SlurmPlan, bindings: Bindings | None) -> Iterator[Expectation]:
             yield expect(check, CLOUD, want)
 
 
-def _of_any_type(one: Expectation) -> Expectation:
+def _as_rehearsed(one: Expectation) -> Expectation:
+    if one.check == "net.resolve":
+        return replace(one, want=replace(one.want, dns=()))
     if one.check not in ("fs.mount", "job.mounts"):
         return one
     found = (m if m in ALWAYS else replace(m, types=(), source="", has=()) for m in one.want.mounts)

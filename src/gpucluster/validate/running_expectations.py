@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gpucluster.checks import name_resolution, peer_names, ports, running_config, slurmctld
 from gpucluster.checks import partitions as partition_checks
-from gpucluster.checks import peer_names, ports, running_config, slurmctld
 from gpucluster.checks.setting_values import tokens
 from gpucluster.plan import gres, names
 from gpucluster.plan.model import Partition, Pool, SlurmPlan
@@ -92,6 +92,18 @@ def addresses(plan: SlurmPlan) -> peer_names.Names:
     second = {names.standby_name(plan.name): standby.address} if standby else {}
     return peer_names.Names(
         addresses={**found, **second, plan.head.name: plan.head.address}, heads=(plan.head.name, *second)
+    )
+
+
+def names_resolved(plan: SlurmPlan) -> name_resolution.ResolutionWant:
+    """The heads and, on AWS, its store, from which every machine reads the bundle."""
+    standby = plan.aws and plan.head.standby
+    second = {names.standby_name(plan.name): standby.address} if standby else {}
+    heads = {plan.head.name: plan.head.address, **second}
+    if plan.aws is None:
+        return name_resolution.ResolutionWant(cluster=heads)
+    return name_resolution.ResolutionWant(
+        cluster=heads, dns=(f"s3.{plan.aws.region}.amazonaws.com",), server=names.NAME_SERVER
     )
 
 
