@@ -16,7 +16,7 @@ import io
 import re
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
@@ -205,26 +205,35 @@ def rounded_duration(seconds: float) -> str:
 
 # --- times --------------------------------------------------------------------------------------------
 _NO_DATE: Final = "beyond the calendar"
+DATE: Final = Form("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def parse_date(text: str) -> date | None:
+    """The day of `2027-05-31`; None for another form, and for a day that no month has."""
+    try:
+        return date.fromisoformat(text) if DATE.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def utc(at: float) -> str:
     """`2026-11-21T19:20:00Z`, to the second."""
-    date = _date(at)
-    return _NO_DATE if date is None else f"{date:%Y-%m-%dT%H:%M:%SZ}"
+    moment = _moment(at)
+    return _NO_DATE if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def utc_minute(at: float) -> str:
     """`2026-11-21 19:20 UTC`, for a sentence."""
-    date = _date(at)
-    return _NO_DATE if date is None else f"{date:%Y-%m-%d %H:%M} UTC"
+    moment = _moment(at)
+    return _NO_DATE if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def relative_time(at: float, now: float) -> str:
     """`14:02:11 UTC, 3 min ago` or `... in 40 s`; with the date if it is another day than `now`."""
-    date, today = _date(at), _date(now)
-    if date is None or today is None:
+    moment, today = _moment(at), _moment(now)
+    if moment is None or today is None:
         return _NO_DATE
-    clock = f"{date:%H:%M:%S}" if date.date() == today.date() else f"{date:%Y-%m-%d %H:%M:%S}"
+    clock = f"{moment:%H:%M:%S}" if moment.date() == today.date() else f"{moment:%Y-%m-%d %H:%M:%S}"
     return f"{clock} UTC, {_from_now(at - now)}"
 
 
@@ -234,7 +243,7 @@ def _from_now(seconds: float) -> str:
     return f"{rounded_duration(-seconds)} ago" if seconds < -0.5 else "now"
 
 
-def _date(at: float) -> datetime | None:
+def _moment(at: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(at, UTC)
     except (OverflowError, OSError, ValueError):

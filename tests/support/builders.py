@@ -34,7 +34,7 @@ pools:
       - {from: on-demand, machines: [p5en.48xlarge], max: 4}
 partitions:
   - {name: gpu, pools: [h200], default: true, max_time: 1d}
-accept: [{id: head-state, because: it lives as long as a test}, {id: no-way-in, because: no person uses it}, {id: slurm-support, because: it has facts of its own}]
+accept: [{id: head-state, because: it lives as long as a test}, {id: no-way-in, because: no person uses it}, {id: slurm-support, because: it has facts of its own, until: 2099-12-31}]
 """
 
 
@@ -220,7 +220,7 @@ pools:
     capacity: [{from: spot, machines: [p5en.48xlarge]}]
 partitions:
   - {name: all, pools: [small, large], default: true, max_time: 2d}
-accept: [{id: head-state, because: it lives as long as a test}, {id: slurm-support, because: it has facts of its own}]
+accept: [{id: head-state, because: it lives as long as a test}, {id: slurm-support, because: it has facts of its own, until: 2099-12-31}]
 """
 
 

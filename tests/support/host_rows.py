@@ -15,7 +15,10 @@ ADDRESSES = '"192.0.2.[11-14]"'
 TREE = '{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}'
 OF_24_11 = (
     ('"26.05"', '"24.11"'),
-    ("partitions:\n", "accept: [{id: slurm-support, because: it lacks this}]\npartitions:\n"),
+    (
+        "partitions:\n",
+        "accept: [{id: slurm-support, because: it lacks this, until: 2099-12-31}]\npartitions:\n",
+    ),
 )
 STORAGE = "storage:\n  - {mount: /home, nfs: {from: head, export: /srv/home}}\n"
 AWS = "aws: {region: us-east-2, network: {cidr: 10.42.0.0/16, zones: [us-east-2a]}}"

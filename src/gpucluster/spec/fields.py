@@ -5,6 +5,7 @@ A parser takes what YAML gave and returns the typed value, or raises `refuse(id,
 
 import ipaddress
 from collections.abc import Callable
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,11 +15,13 @@ from pydantic_core import PydanticCustomError
 from gpucluster.plan.model.values import Market
 from gpucluster.spec.tree import WrittenFloat
 from gpucluster.text import (
+    DATE,
     DURATION_FORMS,
     SIZE_FORMS,
     Form,
     format_duration,
     format_size,
+    parse_date,
     parse_duration,
     parse_size,
     quoted,
@@ -258,6 +261,14 @@ def matching(pattern: Form, problem: str, what: str) -> Callable[[object], str]:
     return parse
 
 
+def parse_day(value: object) -> date:
+    text = _text(value)
+    found = parse_date(text)
+    if found is None:
+        raise refuse("bad-date", f"{quoted(text)} is not a date such as 2027-05-31")
+    return found
+
+
 def parse_address(value: object) -> str:
     """Parse an IPv4 address."""
     text = _text(value)
@@ -334,6 +345,11 @@ LicenseName = Annotated[
     _schema(type="string", pattern=f"^{_LICENSE.pattern}$"),
 ]
 Text = Annotated[str, BeforeValidator(parse_text), _schema(type="string")]
+Day = Annotated[
+    date,
+    BeforeValidator(parse_day),
+    _schema(type="string", pattern=f"^{DATE.pattern}$", examples=["2027-05-31"]),
+]
 Version = Annotated[str, BeforeValidator(parse_version), _schema(type="string", examples=["24.11"])]
 SchemaVersion = Annotated[int, BeforeValidator(parse_schema), _schema(const=1)]
 Cidr = Annotated[

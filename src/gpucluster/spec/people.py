@@ -1,7 +1,7 @@
 """The directory of users, and the warnings that the spec accepts."""
 
 from gpucluster.spec.aws_fields import LdapBase, LdapUri, SecretArn, WarningId
-from gpucluster.spec.fields import Text, UpdateClass, spec_field
+from gpucluster.spec.fields import Day, Text, UpdateClass, spec_field
 from gpucluster.spec.part import Part
 
 
@@ -28,3 +28,8 @@ class Accept(Part):
 
     id: WarningId = spec_field(UpdateClass.NONE, "Id of the warning: the word in brackets.")
     because: Text = spec_field(UpdateClass.NONE, "The reason.")
+    until: Day | None = spec_field(
+        UpdateClass.NONE,
+        "The last day on which you accept it. A warning about security needs one.",
+        default=None,
+    )

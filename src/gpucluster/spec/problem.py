@@ -35,6 +35,7 @@ class Finding:
     message: str
     level: Level = Level.ERROR
     at_key: bool = False  # the position is the key's, not the value's
+    security: bool = False  # it lets somebody in, or leaves a fault in: its acceptance needs an end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[3]
-HEADER = 'because: "Debian 13 keeps 24.11 in its own support"'
+HEADER = 'because: "our jobs are not tried with 26.05 yet"'
 COMMANDS = (
     ("check", "{spec}"),
     ("check", "{wrong}"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builders import a_plan, changed, on_aws
+from support.builders import a_plan, a_spec_text, changed, on_aws
 from support.capacity_rows import PRICED
 
 from gpucluster import catalog
@@ -96,6 +96,14 @@ def test_a_source_keeps_what_was_bought_ahead_and_what_spot_may_cost() -> None:
     assert (reserved.reservation, reserved.max_price) == ("cr-0123456789abcdef0", None)
     assert (spot.reservation, spot.max_price) == (None, 40_000_000)
     assert (demand.reservation, demand.max_price) == (None, None)
+
+
+def test_explanation_says_until_when_a_warning_is_silent() -> None:
+    spec = inspect_text(a_spec_text(), "s", catalog.load()).result()
+    notes = {note.path: note for note in explain(spec, catalog.load(), a_plan())}
+    assert notes["accept[no-way-in]"].value == "silent"
+    ending = notes["accept[slurm-support]"]
+    assert (ending.value, ending.reason) == ("silent until 2099-12-31", "it has facts of its own")
 
 
 def test_a_wish_is_not_explained_as_a_default_and_a_price_has_its_date() -> None:

@@ -1,11 +1,11 @@
 """`accept`: which warnings a spec silences, why, and until when."""
 
 import pytest
+from support.builders import a_spec_text
 
 from gpucluster import catalog
 from gpucluster.spec.problem import Level, Problem
 from gpucluster.spec.reading import inspect_text
-from support.builders import a_spec_text
 
 SUPPORT = ", {id: slurm-support, because: it has facts of its own, until: 2099-12-31}"  # of `accept`
 

@@ -260,7 +260,7 @@ def _compare(bound: Bound, accepted: list[tuple[str, str]], refused: list[tuple[
 
 
 FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
-    ("a standby whose state is on an NFS server of the site", "standby-state", SPEC, (STANDBY, _storage(EFS, STATE), ("accept: [", "accept: [{id: standby-state-access, because: the exports admit the heads alone}, "))),
+    ("a standby whose state is on an NFS server of the site", "standby-state", SPEC, (STANDBY, _storage(EFS, STATE), ("accept: [", "accept: [{id: standby-state-access, because: the exports admit the heads alone, until: 2099-12-31}, "))),
     ("a reservation before the first time of one that repeats", "reservation-overlap", RESERVED, (("2026-12-03T11:00Z", "2026-11-24T09:00Z"),)),
     (
         "two reservations of one node that do not repeat, one after the other", "reservation-overlap", RESERVED,

@@ -25,7 +25,10 @@ NAME_ROW = (
 NAME_RULE = "use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters"
 
 # sentence, changes to the spec, the one problem that they make
-WITHOUT_SUPPORT = (", {id: slurm-support, because: it has facts of its own}", "")  # of `accept`
+WITHOUT_SUPPORT = (
+    ", {id: slurm-support, because: it has facts of its own, until: 2099-12-31}",
+    "",
+)  # of `accept`
 ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a name that YAML reads as a number",
@@ -555,6 +558,21 @@ ROWS: list[tuple[str, list[Change], str]] = [
         "two documents",
         [("schema: 1", "a: 1\n---\nschema: 1")],
         "1:1: error[yaml] a spec is one YAML document, found 2",
+    ),
+    (
+        "an acceptance until a day that no month has",
+        [("until: 2099-12-31", "until: 2099-02-30")],
+        "21:171: error[bad-date] accept[2].until: '2099-02-30' is not a date such as 2027-05-31",
+    ),
+    (
+        "an acceptance until a day in another form",
+        [("until: 2099-12-31", "until: 31.12.2099")],
+        "21:171: error[bad-date] accept[2].until: '31.12.2099' is not a date such as 2027-05-31",
+    ),
+    (
+        "an acceptance of a warning about security without an end",
+        [(", until: 2099-12-31", "")],
+        "21:110: warning[accept-without-end] accept[2]: 'slurm-support' is about security, so its acceptance needs an end: write `until: YYYY-MM-DD`, the last day of it",
     ),
     (
         "a list too deep",

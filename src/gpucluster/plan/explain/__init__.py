@@ -96,7 +96,8 @@ def _memory(at: str, pool: AwsPool, catalog: Catalog) -> Note:
 
 def _accepted(spec: ClusterSpec) -> Iterator[Note]:
     for accept in spec.accept:
-        yield Note(f"accept[{accept.id}]", "silent", accept.because)
+        end = "" if accept.until is None else f" until {accept.until}"
+        yield Note(f"accept[{accept.id}]", f"silent{end}", accept.because)
 
 
 def _times(plan: SlurmOnAws) -> Iterator[Note]:

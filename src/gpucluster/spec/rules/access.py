@@ -7,7 +7,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.spec.rules.findings import error, or_none, repeated, security_warning, warning
 from gpucluster.text import quoted
 
 IMAGE_USER = ("ubuntu", 1000)  # the image's first account, and its uid
@@ -63,7 +63,7 @@ def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     for index, one in enumerate(found):
         if ipaddress.IPv4Network(one).prefixlen <= WIDE:
             message = f"{one} is a large part of the internet: write the site's own address ranges"
-            yield warning("access", "ssh_from", index, id="open-to-all", message=message)
+            yield security_warning("access", "ssh_from", index, id="open-to-all", message=message)
 
 
 def one_of_both(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

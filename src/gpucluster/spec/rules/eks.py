@@ -16,7 +16,14 @@ from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by, sources_of
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.access import WIDE
-from gpucluster.spec.rules.findings import error, or_none, other_partition, repeated, warning
+from gpucluster.spec.rules.findings import (
+    error,
+    or_none,
+    other_partition,
+    repeated,
+    security_warning,
+    warning,
+)
 from gpucluster.spec.rules.kubernetes import has_elastic_pool
 from gpucluster.text import quoted
 
@@ -94,7 +101,7 @@ def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     for index, one in enumerate(found):
         if ipaddress.IPv4Network(one).prefixlen <= WIDE and not is_private(one):
             message = f"{one} is a large part of the internet: write the site's own address ranges"
-            yield warning("kubernetes", "api_from", index, id="open-to-all", message=message)
+            yield security_warning("kubernetes", "api_from", index, id="open-to-all", message=message)
         if reserved := reserved_within(one):
             message = f"{one} has addresses of {reserved}, and EKS takes no reserved ones in a public range: write ranges without them, or a private range"
             yield error("kubernetes", "api_from", index, id="bad-cidr", message=message)

@@ -20,6 +20,11 @@ def warning(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002
     return Finding(path=path, id=id, message=message, level=Level.WARNING)
 
 
+def security_warning(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002
+    """A warning that is accepted only until a date."""
+    return Finding(path=path, id=id, message=message, level=Level.WARNING, security=True)
+
+
 def advice(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002
     return Finding(path=path, id=id, message=message, level=Level.ADVICE)
 

@@ -6,7 +6,15 @@ from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import advice, error, not_sold, or_none, unknown_machine, warning
+from gpucluster.spec.rules.findings import (
+    advice,
+    error,
+    not_sold,
+    or_none,
+    security_warning,
+    unknown_machine,
+    warning,
+)
 from gpucluster.spec.storage import Storage
 from gpucluster.text import quoted
 
@@ -76,7 +84,7 @@ def standby(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     elif any(one.mount == part.state and _is_of_the_site(one) for one in spec.storage):
         message = f"{part.state} is a file system of the site: its policy or its exports must admit the heads alone, "
         message += "because who reads it reads the queue, and who writes it runs jobs as other users"
-        yield warning(*at, "state", id="standby-state-access", message=message)
+        yield security_warning(*at, "state", id="standby-state-access", message=message)
 
 
 def _is_of_the_site(one: Storage) -> bool:

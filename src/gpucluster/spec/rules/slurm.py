@@ -12,7 +12,15 @@ from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by, shape_of
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules.findings import error, or_none, parsed, repeated, same_names, warning
+from gpucluster.spec.rules.findings import (
+    error,
+    or_none,
+    parsed,
+    repeated,
+    same_names,
+    security_warning,
+    warning,
+)
 from gpucluster.text import format_duration, quoted
 
 _NO_PLACE_FOR_TMP = (  # private to each job, or of the kernel, or of packages
@@ -46,7 +54,7 @@ def slurm_support(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         f"SchedMD's support of Slurm {version} ended in {end}: it gets no fixes, not even of security faults; "
         f'"{newest}" has support until {until}'
     )
-    yield warning("slurm", "version", id="slurm-support", message=message)
+    yield security_warning("slurm", "version", id="slurm-support", message=message)
 
 
 def pool_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
