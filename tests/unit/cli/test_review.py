@@ -76,6 +76,28 @@ def test_each_stack_of_the_branch_has_a_comment(repository: Path, tmp_path: Path
     assert "`pools[h200].nodes.max`: `16 -> 32`" in (tmp_path / "out/changed.md").read_text()
 
 
+def test_acceptance_that_has_ended_is_in_the_comment(repository: Path, tmp_path: Path, capsys: Said) -> None:
+    """The command that repeats the review has the day, too."""
+    fresh = repository / "stacks/fresh.yaml"
+    fresh.write_text(fresh.read_text().replace("until: 2099-12-31", "until: 2027-05-31"))
+    commit("accepted for some months")
+    argv = ["review", "--base", "main", "--to", str(tmp_path / "out"), "--no-resources"]
+    said = "accepted until 2027-05-31, by accept\\[2\\]: it has facts of its own"
+    for more, shown in (([], False), (["--today", "2027-05-31"], False), (["--today", "2027-06-01"], True)):
+        assert program.run([*argv, *more]) == 0
+        text = (tmp_path / "out/fresh.md").read_text()
+        assert (said in text, "**slurm-support** `slurm.version`:" in text) == (shown, shown)
+        assert (f" {' '.join(more)}" in text) is True
+        assert ("accepted until" in capsys.readouterr().err) is shown
+
+
+@pytest.mark.parametrize("verb", ["review", "diff"])
+def test_today_that_is_no_date_is_refused(verb: str, tmp_path: Path, capsys: Said) -> None:
+    words = {"review": ["--base", "main", "--to", str(tmp_path)], "diff": ["/dev/null", "x.yaml"]}[verb]
+    assert program.run([verb, *words, "--today", "1.6.2027"]) == 2
+    assert "'1.6.2027' is not a date such as 2027-05-31" in capsys.readouterr().err
+
+
 BROKEN = SPEC.replace("name: burst", "name: bad").replace("idle: 5m", "idle: 5")
 
 

@@ -124,6 +124,38 @@ def test_spec_that_is_wrong_is_exit_one(tmp_path):
     assert ran(file).exit_code == 1
 
 
+def accepting(tmp_path, until):
+    """The lab on a version whose support has ended, which is accepted."""
+    file = tmp_path / "lab.yaml"
+    accept = f"accept: [{{id: slurm-support, because: we move in May, until: {until}}}]\n"
+    file.write_text(builders.a_lab_text(('"26.05"', '"24.11"'), ("partitions:\n", f"{accept}partitions:\n")))
+    known = tmp_path / "known"
+    known.write_text("")
+    (tmp_path / "config").write_text("Host *\n  ProxyCommand false\n")
+    where = ("--known-hosts", known, "--ssh-config", tmp_path / "config")
+    done = ran(file, *where, "--only", "cfg.accept", "--output", "json")
+    (result,) = json.loads(done.stdout)["results"]
+    return done.exit_code, result, file
+
+
+def test_acceptance_that_has_ended_is_a_warning_also_if_the_head_is_away(tmp_path):
+    code, result, file = accepting(tmp_path, "2026-01-01")
+    assert (code, result["id"], result["verdict"]) == (0, "cfg.accept[head]", "warn")
+    assert result["found"].startswith(
+        "slurm-support slurm.version: SchedMD's support of Slurm 24.11 ended in 2026-05: "
+    )
+    assert result["found"].endswith("; accepted until 2026-01-01, by accept[0]: we move in May")
+    assert result["remedy"] == (
+        f"on your computer: change what the warning names, or write a later `until` in {file}, and have it reviewed"
+    )
+
+
+def test_acceptance_that_has_not_ended_passes(tmp_path):
+    code, result, file = accepting(tmp_path, "2099-12-31")
+    assert (code, result["verdict"]) == (0, "pass")
+    assert result["found"] == f"{file} accepts 1 warning, until 2099-12-31 at the earliest"
+
+
 def test_final_table_is_plain_text_and_ends_with_next_steps():
     text = final(Run(name="lab", results=(RESULT,), seconds=1.0), io.StringIO())
     assert "\x1b" not in text

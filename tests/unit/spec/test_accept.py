@@ -1,5 +1,7 @@
 """`accept`: which warnings a spec silences, why, and until when."""
 
+from datetime import date
+
 import pytest
 from support.builders import a_spec_text
 
@@ -56,3 +58,29 @@ def test_the_warning_of_an_acceptance_without_an_end_cannot_be_accepted() -> Non
         "{id: slurm-support, because: it has facts of its own}, {id: accept-without-end, because: we like it}"
     )
     assert [one.id for one in found] == ["accept-without-end", "accept-unused"]
+
+
+UNTIL = (", until: 2099-12-31", ", until: 2027-05-31")
+
+
+@pytest.mark.parametrize(("today", "shown"), [(date(2027, 5, 31), []), (date(2027, 6, 1), ["slurm-support"])])
+def test_warning_is_shown_again_after_the_last_day(today: date, shown: list[str]) -> None:
+    report = inspect_text(a_spec_text(UNTIL), "spec.yaml", catalog.load(), today)
+    assert [one.id for one in report.problems] == shown
+    for one in report.problems:
+        assert one.level is Level.WARNING
+        assert one.path == "slurm.version"
+        assert one.message.startswith("SchedMD's support of Slurm 24.11 ended in 2026-05: ")
+        assert one.message.endswith("; accepted until 2027-05-31, by accept[2]: it has facts of its own")
+
+
+def test_later_acceptance_of_the_same_warning_counts() -> None:
+    more = ("}]\n", "}, {id: slurm-support, because: we move in summer, until: 2027-08-31}]\n")
+    text = a_spec_text(UNTIL, more)
+    assert not inspect_text(text, "spec.yaml", catalog.load(), date(2027, 8, 31)).problems
+    (found,) = inspect_text(text, "spec.yaml", catalog.load(), date(2027, 9, 1)).problems
+    assert found.message.endswith("; accepted until 2027-08-31, by accept[3]: we move in summer")
+
+
+def test_without_a_day_an_acceptance_does_not_end() -> None:
+    assert problems((", until: 2099-12-31", ", until: 2000-01-01")) == []
