@@ -26,6 +26,7 @@ GIT = shutil.which("git") or "git"
 ACTION: Any = plain(parse((ROOT / "ci/github/action.yml").read_text()).root)
 GITLAB: Any = plain(parse((ROOT / "ci/gitlab.yml").read_text()).root)
 STEPS: Mapping[str, Any] = {step["id"]: step for step in ACTION["runs"]["steps"]}
+TODAY = "2026-11-23"
 QUICK = '[ "$4" != review ] || set -- "$@" --no-resources'  # after `-I -m gpucluster.cli`
 _EXPRESSION = re.compile(r"\$\{\{ (.*?) \}\}")
 
@@ -89,6 +90,8 @@ def bash(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script as a runner does: `bash -eo pipefail`, with our Python on PATH and where the Action installs it.
 
+    It is always the same day, TODAY: `date` stands in `tools`.
+
     Our programs run `begin` first. With `QUICK` they are forked.
     """
     temp = Path(variables.get("RUNNER_TEMP", top.parent))
@@ -107,6 +110,8 @@ def bash(
         launcher.parent.mkdir(parents=True, exist_ok=True)
         launcher.write_text(f'#!/bin/sh\n{begin}\nexec {python} {words} "$@"\n')
         launcher.chmod(0o755)
+    (tools / "date").write_text(f'#!/bin/sh\n[ "$*" = "-u +%F" ] && echo {TODAY}\n')
+    (tools / "date").chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(top)}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # noqa: S607  whichever bash there is

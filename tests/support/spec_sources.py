@@ -1,5 +1,6 @@
-"""A spec that was reviewed and is published."""
+"""A spec that was reviewed and is published, and what it accepts."""
 
+from gpucluster.checks.acceptances import Acceptances
 from gpucluster.checks.reviewed_spec import Order, Reviewed
 from gpucluster.plan.spec_source import SpecSource
 
@@ -14,3 +15,4 @@ REVIEWED = Reviewed(
     commit="git commit",
     newer="git merge",
 )
+ACCEPTED = Acceptances(file="stacks/a.yaml", count=2, first="2027-05-31", ended=())

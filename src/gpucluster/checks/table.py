@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks import (
+    acceptances,
     accounting,
     agent_process,
     cloud,
@@ -165,6 +166,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=reviewed_spec.evaluate_reviewed,
         want=reviewed_spec.Reviewed,
         remedy="pulumi up, or playbooks/site.yml again",
+    ),
+    Check(
+        id="cfg.accept",
+        tier=0,
+        title="no accepted warning about the spec has come to its last day",
+        query=acceptances.query_acceptances,
+        parse=acceptances.parse_acceptances,
+        evaluate=acceptances.evaluate_acceptances,
+        want=acceptances.Acceptances,
+        remedy="write a later `until`",
     ),
     Check(
         id="cfg.bundle",

@@ -3,17 +3,19 @@
 import os
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
 from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.prices import PricesOption, prices_from, warn_of_prices
+from gpucluster.cli.today import TodayOption, day_of
 from gpucluster.errors import GpuclusterError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import date
 
     from gpucluster.catalog import Prices
     from gpucluster.cli.revisions import Opened, Side, Source
@@ -23,6 +25,23 @@ if TYPE_CHECKING:
 G = TypeVar("G")
 R = TypeVar("R")
 _WORKLOADS = re.compile(r"^((?:.*[/:])?)workloads/([^/]+\.ya?ml)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """The options of a comparison, as the command that repeats it has them."""
+
+    with_resources: bool | None
+    prices: str | None
+    today: "date | None"
+
+    def words(self) -> list[str]:
+        """Return them as words of a command line."""
+        return [
+            *(["--no-resources"] if self.with_resources is False else []),
+            *(["--prices", self.prices] if self.prices else []),
+            *(["--today", self.today.isoformat()] if self.today else []),
+        ]
 
 
 class SideError(SpecError):
@@ -66,25 +85,34 @@ def diff(  # noqa: PLR0917  typer's options
         ),
     ] = None,
     prices: PricesOption = None,
+    today: TodayOption = None,
 ) -> None:
     """Compare two specs: changes by class, what happens to running jobs, files, resources, cost a month."""
     with reporting(output):
-        found = compared_files(*_sources(old, new), prices_from(prices), with_resources=resources)
+        options = Repeat(with_resources=resources, prices=prices, today=day_of(today))
+        found = compared_files(
+            *_sources(old, new), prices_from(prices), with_resources=resources, today=options.today
+        )
         for problem in found.warnings:
             progress(str(problem))
         warn_of_prices(found.cost_before, found.cost_after)
-        _print_diff(found, output, with_resources=resources, prices=prices)
+        _print_diff(found, output, options)
     raise typer.Exit(int(exit_code and found.differs))
 
 
 def compared_files(
-    old: "Source | None", new: "Source | None", prices: "Prices", *, with_resources: bool | None
+    old: "Source | None",
+    new: "Source | None",
+    prices: "Prices",
+    *,
+    with_resources: bool | None,
+    today: "date | None" = None,
 ) -> "Diff":
     """Compare two specs; None is an absent one. The warnings are those of the new spec: those of the old one are not new.
 
-    `with_resources` None: if the packages of the Pulumi program are installed.
+    `with_resources` None: if the packages of the Pulumi program are installed. `today`: acceptances may have ended on that day.
     """
-    specs = _specs(old, new)
+    specs = _specs(old, new, today)
     sides = [spec and _side(spec, prices) for spec in specs]
     found = _compare(sides[0], sides[1], with_resources=with_resources)
     return replace(found, warnings=specs[1].report.problems if specs[1] else ())
@@ -110,11 +138,14 @@ def _source_of(word: str) -> "Source":
     return source_of(stack if ":" in stack else os.fspath(find_spec(stack)))
 
 
-def _specs(old: "Source | None", new: "Source | None") -> "tuple[Opened | None, Opened | None]":
+def _specs(
+    old: "Source | None", new: "Source | None", today: "date | None"
+) -> "tuple[Opened | None, Opened | None]":
     """Return both specs, or raise with the problems of both."""
     from gpucluster.cli.revisions import opened
 
-    specs = _both({side: source for side, source in (("old", old), ("new", new)) if source}, opened)
+    given = {side: source for side, source in (("old", old), ("new", new)) if source}
+    specs = _both(given, lambda source: opened(source, today))
     both = (("old", specs[0]), ("new", specs[1]))
     wrong = {side: one.report.problems for side, one in both if one is not None and one.report.spec is None}
     if wrong:
@@ -206,30 +237,24 @@ def _compare(before: "Side | None", after: "Side | None", *, with_resources: boo
     raise RuntimeError("one of the revisions has a spec")
 
 
-def _print_diff(
-    found: "Diff", output: ReviewOutput, *, with_resources: bool | None, prices: str | None
-) -> None:
+def _print_diff(found: "Diff", output: ReviewOutput, options: Repeat) -> None:
     if output is ReviewOutput.JSON:
         from gpucluster.gitops.report.values import values
 
         answer(ok=True, diff=values(found))
     elif output is ReviewOutput.MARKDOWN:
-        print_result(as_markdown(found, with_resources=with_resources, prices=prices))
+        print_result(as_markdown(found, options))
     else:
         from gpucluster.gitops.report.text import text
 
         print_result(text(found))
 
 
-def as_markdown(found: "Diff", *, with_resources: bool | None, prices: str | None) -> str:
+def as_markdown(found: "Diff", options: Repeat) -> str:
     """Return the comment, with the command that repeats it."""
     from importlib.metadata import version
 
     from gpucluster.gitops.report.markdown import markdown
 
-    options = [
-        *(["--no-resources"] if with_resources is False else []),
-        *(["--prices", prices] if prices else []),
-    ]
-    command = shlex.join(["gpucluster", "diff", found.old, found.new, *options])
+    command = shlex.join(["gpucluster", "diff", found.old, found.new, *options.words()])
     return markdown(found, version=version("gpucluster"), command=command)

@@ -11,6 +11,7 @@ import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.cli.prices import PricesOption, prices_from
+from gpucluster.cli.today import TodayOption, day_of
 from gpucluster.errors import GpuclusterError, HostError
 from gpucluster.text import printable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpucluster.catalog import Prices
+    from gpucluster.cli.diff import Repeat
     from gpucluster.cli.revisions import GitSource
     from gpucluster.gitops.model import Diff, Origin
 
@@ -46,13 +48,17 @@ def review(  # noqa: PLR0917  typer's options
         bool, typer.Option("--resources/--no-resources", help="Also run the program of both specs.")
     ] = True,
     prices: PricesOption = None,
+    today: TodayOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Review every stack that differs between the common ancestor of two revisions and the second one."""
+    from gpucluster.cli.diff import Repeat
+
     with reporting(output):
+        options = Repeat(with_resources=resources, prices=prices, today=day_of(today))
         ancestor, commit = _commits(base, head)
         found, listed = list(changed_stacks(ancestor, commit)), prices_from(prices)
-        reviews = [_reviewed(one, to, (prices, listed), with_resources=resources) for one in found]
+        reviews = [_reviewed(one, to, listed, options) for one in found]
         result = {"ancestor": ancestor, "head": commit, "reviews": reviews}
         _write(to / REVIEW, json.dumps(result, indent=1, sort_keys=True))
         if output is Output.JSON:
@@ -100,9 +106,7 @@ def changed_stacks(ancestor: str, head: str) -> "Iterator[Changed]":
             yield Changed(name, old, new)
 
 
-def _reviewed(
-    one: Changed, to: Path, prices: "tuple[str | None, Prices]", *, with_resources: bool
-) -> dict[str, object]:
+def _reviewed(one: Changed, to: Path, prices: "Prices", options: "Repeat") -> dict[str, object]:
     """Write the comment of a stack. What is wrong with it is told in its comment, and stops no other stack."""
     from gpucluster.cli.diff import as_markdown, compared_files
     from gpucluster.gitops.report.values import compared_values
@@ -112,13 +116,15 @@ def _reviewed(
     comment = to / f"{one.name}.md"
     worst, wrong, read = None, None, (_origins(one.old), _origins(one.new))
     try:
-        found = compared_files(one.old, one.new, prices[1], with_resources=with_resources)
+        found = compared_files(
+            one.old, one.new, prices, with_resources=options.with_resources, today=options.today
+        )
     except HostError:
         raise  # of this machine, so of each stack
     except GpuclusterError as error:
-        wrong, text, problems = _refused(one, error, read, prices[1], with_resources=with_resources)
+        wrong, text, problems = _refused(one, error, read, prices, with_resources=options.with_resources)
     else:
-        worst, text = _worst(found), as_markdown(found, with_resources=with_resources, prices=prices[0])
+        worst, text = _worst(found), as_markdown(found, options)
         read, problems = (found.old_origins, found.new_origins), tuple(map(str, found.warnings))
     for problem in problems:
         progress(problem)
@@ -133,7 +139,7 @@ def _refused(
     read: "tuple[tuple[Origin, ...], tuple[Origin, ...]]",
     prices: "Prices",
     *,
-    with_resources: bool,
+    with_resources: bool | None,
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the side that is wrong, the comment, and the problems."""
     from gpucluster.cli.diff import SideError
@@ -148,7 +154,7 @@ def _refused(
     return wrong, not_compared(one.name, _reason(one, wrong, what), problems, read), problems
 
 
-def _passes(new: "GitSource | None", prices: "Prices", *, with_resources: bool) -> bool:
+def _passes(new: "GitSource | None", prices: "Prices", *, with_resources: bool | None) -> bool:
     """Return whether the branch's side is right: it is deleted, or can be reviewed as a new stack."""
     from gpucluster.cli.diff import compared_files
 

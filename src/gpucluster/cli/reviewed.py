@@ -11,6 +11,7 @@ from gpucluster.plan import names
 from gpucluster.text import short
 
 if TYPE_CHECKING:
+    from gpucluster.checks.acceptances import Acceptances
     from gpucluster.checks.reviewed_spec import Order, Reviewed
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.plan.spec_source import SpecSource
@@ -46,6 +47,26 @@ def compared(
         commit=f"git add {shlex.quote(str(file))}, git commit and a review of it",
         newer=f"git merge --ff-only {published.commit if published else ''}; gpucluster validate {shlex.quote(str(file))}",
     )
+
+
+def acceptances(file: Path) -> "Acceptances | None":
+    """Return what a spec accepts until a day, as it is today (UTC); None if it accepts nothing so, or cannot be read."""
+    from datetime import UTC, datetime
+
+    from gpucluster.checks.acceptances import Acceptances
+    from gpucluster.spec import inspect
+
+    today = datetime.now(UTC).date()
+    try:
+        checked, now = inspect(file), inspect(file, today)
+    except GpuclusterError:
+        return None
+    ends = [] if checked.spec is None else [one.until for one in checked.spec.accept if one.until]
+    if not ends:
+        return None
+    known = set(checked.problems)
+    ended = tuple(f"{one.id} {one.path}: {one.message}" for one in now.problems if one not in known)
+    return Acceptances(file=str(file), count=len(ends), first=min(ends).isoformat(), ended=ended)
 
 
 def of_sandbox(home: "SandboxDir", published: "SpecSource | None", bucket: str) -> "Reviewed | None":

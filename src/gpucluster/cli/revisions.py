@@ -16,6 +16,8 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.text import printable
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from gpucluster.engine.offline.answers import Recording
     from gpucluster.gitops.model import Origin, Revision
     from gpucluster.spec import ClusterSpec, Report, WorkloadsReport
@@ -150,13 +152,14 @@ def _git_source(revision: str, path: str) -> GitSource:
     return GitSource(revision, commit_of(revision), _from_top(path))
 
 
-def opened(source: Source) -> Opened:
-    """Read and check a spec."""
+def opened(source: Source, today: "date | None" = None) -> Opened:
+    """Read and check a spec. `today`: its acceptances may have ended on that day."""
     from gpucluster.spec import inspect_file
     from gpucluster.spec.reading import decoded
 
     raw = source.read()
-    return Opened(source, origin_of(source, raw), inspect_file(decoded(raw), source.label, source.file))
+    report = inspect_file(decoded(raw), source.label, source.file, today)
+    return Opened(source, origin_of(source, raw), report)
 
 
 def origin_of(source: Source, raw: bytes) -> "Origin":

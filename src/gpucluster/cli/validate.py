@@ -189,6 +189,7 @@ def _of_target(
         up=target.up,
         bundle=target.bundle,
         reviewed=target.reviewed,
+        accepted=target.accepted,
         folders=target.folders,
     )
     chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))

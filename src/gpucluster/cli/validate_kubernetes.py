@@ -74,9 +74,12 @@ def session_for(
 
 def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | None:
     """Return the part of Kubernetes of a spec; None if it has none. In a rehearsal of that name, its kubeconfig, programs and credentials are used."""
+    from gpucluster.checks.kubernetes.table import CLUSTER
     from gpucluster.cli.context import resolve_file
+    from gpucluster.cli.reviewed import acceptances
     from gpucluster.cli.shell import SANDBOX
     from gpucluster.cli.spec_files import find_spec
+    from gpucluster.validate.expectation import expect
     from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 
     home, file = _rehearsal(name), find_spec(name)
@@ -96,6 +99,8 @@ def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | N
         bindings, charts = bindings or home.path / "bindings.json", False
     target = target_of(name, bindings)
     expected = kubernetes_expectations(target.plan, target.steps, charts=charts, containers=containers)
+    if target.plan.slurm is None and (accepted := acceptances(file)) is not None:
+        expected = (*expected, expect("cfg.accept", CLUSTER, accepted))
     return KubernetesPart(target=target, context=options.context, charts=charts, expectations=expected)
 
 

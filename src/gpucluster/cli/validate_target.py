@@ -6,12 +6,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.cli.reviewed import compared, of_sandbox, recorded
+from gpucluster.cli.reviewed import acceptances, compared, of_sandbox, recorded
 from gpucluster.cli.transport import KNOWN_HOSTS
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan.names import ROLE_HEAD
 
 if TYPE_CHECKING:
+    from gpucluster.checks.acceptances import Acceptances
     from gpucluster.checks.reviewed_spec import Reviewed
     from gpucluster.plan.model import Bindings, ClusterPlan, SlurmOnHosts, SlurmPlan
     from gpucluster.plan.spec_source import SpecSource
@@ -43,6 +44,7 @@ class ValidationTarget:
     sudo: bool
     aws: Callable[[str], Any] | None
     reviewed: "Reviewed | None" = None  # None: no spec is at hand
+    accepted: "Acceptances | None" = None  # None: it accepts nothing until a day
     folders: bool = False  # shared file systems are folders of the sandbox's host
 
 
@@ -100,13 +102,9 @@ def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Validat
         identity=ssh.identity or home.site / "id_ed25519",
     )
     offered = _offered(home)
-    return _by_ssh(
-        home.read_plan_on_hosts(),
-        offered.digest,
-        keys,
-        user,
-        of_sandbox(home, offered.source, offered.bucket),
-    )
+    reviewed = of_sandbox(home, offered.source, offered.bucket)
+    target = _by_ssh(home.read_plan_on_hosts(), offered.digest, keys, user, reviewed)
+    return replace(target, accepted=acceptances(home.spec))
 
 
 def _sandbox(name: str, user: str | None) -> ValidationTarget:
@@ -130,6 +128,7 @@ def _sandbox(name: str, user: str | None) -> ValidationTarget:
         bindings=offered.bindings,
         bundle=offered.digest,
         reviewed=of_sandbox(home, offered.source, offered.bucket),
+        accepted=acceptances(home.spec),
         reach=by_argv(enter),
         up=[machine.node for machine in inside.running_machines(home, trees) if machine.node],
         user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
@@ -199,7 +198,8 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
     files = {} if said is None else {names.SOURCE_FILE: said}
     made = (*artifacts_of(plan), *(Artifact(path, content) for path, content in files.items()))
     reviewed = compared(file, plan, recorded(files), place="the bundle of the head")
-    return replace(target, bundle=digest(pack(made)), reviewed=reviewed, reach=reach)
+    accepted = acceptances(file)
+    return replace(target, bundle=digest(pack(made)), reviewed=reviewed, accepted=accepted, reach=reach)
 
 
 def _said_by_head(target: ValidationTarget) -> "tuple[bytes | None, Reach]":
@@ -229,6 +229,7 @@ def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> ValidationTarg
         aws=found.clients,
         folders=found.folders,
         reviewed=found.reviewed,
+        accepted=acceptances(file),
     )
 
 

@@ -30,6 +30,7 @@ class Accept(Part):
     because: Text = spec_field(UpdateClass.NONE, "The reason.")
     until: Day | None = spec_field(
         UpdateClass.NONE,
-        "The last day on which you accept it. A warning about security needs one.",
+        "The last day on which you accept it. A warning about security needs one. `validate` and "
+        "`review --today DATE` show the warning again after it; `check` reads no clock.",
         default=None,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path as FilePath
 from typing import Generic, TypeVar
 
@@ -60,20 +61,27 @@ def load(path: FilePath) -> ClusterSpec:
     return inspect(path).result()
 
 
-def inspect(path: FilePath) -> Report:
-    """Read a file and report its problems. GpuclusterError if the file cannot be read."""
-    return inspect_file(text_of(path), path)
+def inspect(path: FilePath, today: date | None = None) -> Report:
+    """Read a file and report its problems. GpuclusterError if the file cannot be read.
+
+    `today`: also report the warnings whose acceptance has ended on that day. None: no acceptance ends.
+    """
+    return inspect_file(text_of(path), path, today=today)
 
 
-def inspect_file(text: str, path: FilePath | str, file: str | None = None) -> Report:
+def inspect_file(
+    text: str, path: FilePath | str, file: str | None = None, today: date | None = None
+) -> Report:
     """Check the text of a file, and the name of the file. `file`: its path, where `path` is another name for messages."""
     catalog = catalogs.load()
-    return read(text, str(path), ClusterSpec, lambda spec: rules.check(spec, catalog, file or str(path)))
+    return read(
+        text, str(path), ClusterSpec, lambda spec: rules.check(spec, catalog, file or str(path), today)
+    )
 
 
-def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
+def inspect_text(text: str, file: str, catalog: Catalog, today: date | None = None) -> Report:
     """Check a text; the pure part of `inspect`."""
-    return read(text, file, ClusterSpec, lambda spec: rules.check(spec, catalog))
+    return read(text, file, ClusterSpec, lambda spec: rules.check(spec, catalog, today=today))
 
 
 def text_of(path: FilePath) -> str:

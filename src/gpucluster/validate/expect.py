@@ -34,6 +34,7 @@ from gpucluster.checks import (
     strays,
     user_files,
 )
+from gpucluster.checks.acceptances import Acceptances
 from gpucluster.checks.reviewed_spec import Reviewed
 from gpucluster.plan import guard_rules, machine_files, names
 from gpucluster.plan import mounts as storage_mounts
@@ -80,6 +81,7 @@ def expectations(
     up: Sequence[str] = (),
     bundle: str = "",
     reviewed: Reviewed | None = None,
+    accepted: Acceptances | None = None,
     folders: bool = False,
 ) -> tuple[Expectation, ...]:
     """All expectations, in the order in which they run.
@@ -87,6 +89,8 @@ def expectations(
     `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `reviewed`: the spec that was given
     and that of the bundle; None without a spec. `folders`: shared file systems are
     folders of a rehearsal, so their types, sources and the options of a client are not checked, and there is no DNS of AWS.
+    and that of the bundle; None without a spec. `accepted`: what it accepts until a day. `folders`: shared file systems are
+    folders of a rehearsal, so their types and sources are not checked.
     Elastic nodes may be off, so they are checked while a job of ours runs on them. All hosts must be up.
     """
     plan = _with_slurm_pools(plan)
@@ -94,6 +98,7 @@ def expectations(
     every = needs_first(
         [
             *_head(plan, bindings, bundle, reviewed),
+            *(() if accepted is None else (expect("cfg.accept", ROLE_HEAD, accepted),)),
             *(e for node in (*always_on, *sorted(set(up) - set(always_on))) for e in _node(plan, node)),
             *_pool_jobs(plan),
             *_job_nodes(plan),

@@ -11,7 +11,7 @@ from support import builders
 from support.account_rows import a_site_plan, with_containers
 from support.builders import on_aws
 from support.kube_steps import kube_steps
-from support.spec_sources import REVIEWED
+from support.spec_sources import ACCEPTED, REVIEWED
 
 from gpucluster.checks import (
     cloud,
@@ -61,7 +61,9 @@ WANTS = {
         with_containers(a_site_plan(), Containers.APPTAINER),
         BURST,
     )
-    for e in expectations(plan, BINDINGS, bundle="0" * 64, reviewed=replace(REVIEWED, published=None))
+    for e in expectations(
+        plan, BINDINGS, bundle="0" * 64, reviewed=replace(REVIEWED, published=None), accepted=ACCEPTED
+    )
 } | {
     e.check: e.want
     for e in kubernetes_expectations(builders.a_kube_plan(), kube_steps(), charts=True, containers=True)
@@ -247,7 +249,11 @@ def test_long_word_that_is_no_setting_is_read_once():
     assert setting_values.tokens(f"{'[' * 1_000_000} Name=a") == {"name": "a"}
 
 
-@pytest.mark.parametrize("ident", sorted(CHECKS))
+def test_one_check_asks_nothing():
+    assert [ident for ident in CHECKS if not CHECKS[ident].query(WANTS[ident])] == ["cfg.accept"]
+
+
+@pytest.mark.parametrize("ident", sorted(set(CHECKS) - {"cfg.accept"}))
 @pytest.mark.parametrize("code", [0, 1, 124, 127])
 def test_empty_answer_is_never_a_pass(ident, code):
     check, want = CHECKS[ident], WANTS[ident]

@@ -21,6 +21,7 @@ FILES = {  # file -> checks whose faults it makes
     "unit/checks/test_mount_options.py": "job.mounts",
     "unit/checks/test_name_resolution.py": "net.resolve",
     "unit/checks/test_ports.py": "net.ports",
+    "unit/cli/test_validate.py": "cfg.accept",
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
     "kubernetes/test_rehearsal.py": "kube.controllers kube.nodes kube.objects",
     "kubernetes/test_pods.py": "kube.dns kube.isolation kube.metadata kube.reach kube.volumes",

@@ -13,6 +13,7 @@ from support.ci_runs import (
     QUICK,
     ROOT,
     STEPS,
+    TODAY,
     Ran,
     a_spec_of,
     bash,
@@ -156,6 +157,28 @@ def test_base_of_the_action_can_be_given(repository: Path, server: Comments) -> 
         base["default"] = given
     assert "no stack differs between HEAD and HEAD" in done.log
     assert server.found == []
+
+
+def accepted_until_yesterday(top: Path) -> None:
+    fresh = top / "stacks/fresh.yaml"
+    fresh.write_text(fresh.read_text().replace("until: 2099-12-31", "until: 2026-11-22"))
+    commit("accepted until yesterday")
+
+
+def test_action_and_gitlab_show_the_warning_whose_acceptance_has_ended(
+    repository: Path, server: Comments, notes: Notes
+) -> None:
+    """X5: an accepted warning was hidden for ever. Both pass the day on; the job stays green."""
+    accepted_until_yesterday(repository)
+    done = merge_request(repository, notes)
+    assert done.ok, done.log
+    merge_ref()
+    done = pull_request(repository, server)
+    assert done.ok, done.log
+    for posted in (server, notes):
+        assert "accepted until 2026-11-22, by accept" in body_of(posted, "fresh")
+        assert "accepted until" not in body_of(posted, "changed")
+        assert f"--today {TODAY}" in body_of(posted, "fresh")
 
 
 def test_wrong_spec_ends_red_after_every_comment(repository: Path, server: Comments, tmp_path: Path) -> None:

@@ -35,6 +35,17 @@ def test_spec_with_kubernetes_has_its_checks(stack: str, alone: bool) -> None:
     assert {"kube.api", "kube.nodes", "kube.queues"} <= checks <= KUBERNETES.keys()
 
 
+def test_spec_without_slurm_has_the_check_of_its_acceptances(tmp_path: Path) -> None:
+    """A hybrid cluster has it on the head."""
+    for stack, ends in (("kube", ["cfg.accept[cluster]"]), ("hybrid", [])):
+        file = tmp_path / f"{stack}.yaml"
+        accept = "accept: [{id: no-such-warning, because: a test, until: 2026-01-01}]"
+        file.write_text((STACKS / f"{stack}.yaml").read_text() + f"\n{accept}\n")
+        found = find_kubernetes(str(file), OPTIONS)
+        assert found is not None
+        assert [one.id for one in found.expectations if one.check not in KUBERNETES] == ends
+
+
 def test_spec_of_slurm_has_none(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text(a_lab_text())
     assert find_kubernetes(str(tmp_path / "lab.yaml"), OPTIONS) is None

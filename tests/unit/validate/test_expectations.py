@@ -9,7 +9,7 @@ from support.account_rows import STANDBY, a_site_plan, with_containers
 from support.builders import on_aws
 from support.eks_plans import the_stack
 from support.kube_steps import kube_steps
-from support.spec_sources import REVIEWED
+from support.spec_sources import ACCEPTED, REVIEWED
 
 from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
@@ -209,7 +209,9 @@ def test_every_check_of_the_table_is_expected_somewhere():
         with_containers(a_site_plan(), Containers.PYXIS),
         on_aws(resolve_file(STACKS / "research.yaml").plan),
     )
-    every = (expectations(plan, bindings, bundle="f" * 64, reviewed=REVIEWED) for plan in plans)
+    every = (
+        expectations(plan, bindings, bundle="f" * 64, reviewed=REVIEWED, accepted=ACCEPTED) for plan in plans
+    )
     of_slurm = {e.check for some in every for e in some}
     of_kubernetes = {
         e.check for e in kubernetes_expectations(the_stack(), kube_steps(), charts=True, containers=True)

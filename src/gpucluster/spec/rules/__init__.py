@@ -4,6 +4,7 @@ To add a rule: write a function in the module of its noun, add it to a table bel
 """
 
 from collections.abc import Callable, Iterator
+from datetime import date
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
@@ -220,8 +221,11 @@ _OF_LISTS = (
 )
 
 
-def check(spec: ClusterSpec, catalog: Catalog, file: str = "") -> list[Finding]:
-    """Return all findings about the parts that are valid. `file` is the path of the spec, if it has one."""
+def check(spec: ClusterSpec, catalog: Catalog, file: str = "", today: date | None = None) -> list[Finding]:
+    """Return all findings about the parts that are valid.
+
+    `file`: the path of the spec, if it has one. `today`: the day on which acceptances may have ended; None: they do not end.
+    """
     found = collect(parts.name_of_file(spec, file))
     for rule in _OF_SPEC:
         found += collect(rule(spec, catalog))
@@ -235,4 +239,4 @@ def check(spec: ClusterSpec, catalog: Catalog, file: str = "") -> list[Finding]:
         for index in range(len(parsed(lambda key=key: getattr(spec, key)))):
             for item_rule in rules:
                 found += collect(item_rule(spec, index, catalog))
-    return accepted(spec, found)
+    return accepted(spec, found, today)

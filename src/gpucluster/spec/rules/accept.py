@@ -1,6 +1,8 @@
 """Warnings that the spec accepts by id, with a reason. Errors cannot be accepted; what is about security has an end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.people import Accept
@@ -9,18 +11,51 @@ from gpucluster.spec.rules.findings import advice, collect, error, or_none, pars
 from gpucluster.text import quoted
 
 
-def accepted(spec: ClusterSpec, found: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that are not accepted, and the findings about `accept` itself."""
+@dataclass(frozen=True, slots=True, order=True)
+class _Last:
+    """The acceptance of a warning that lasts longest: its last day, and its place in `accept`."""
+
+    until: date
+    index: int
+
+
+def accepted(spec: ClusterSpec, found: Iterable[Finding], today: date | None) -> list[Finding]:
+    """Return the findings that are not accepted, and the findings about `accept` itself.
+
+    `today`: a warning whose acceptance has ended before it is not accepted. None: no acceptance ends.
+    """
     findings = list(found)
-    entries = [(index, spec.accept[index]) for index in range(len(parsed(lambda: spec.accept)))]
-    ids = {or_none(lambda entry=entry: entry.id) for _, entry in entries}
+    entries = [spec.accept[index] for index in range(len(parsed(lambda: spec.accept)))]
+    last = _last_of_each(entries)
     return [
-        *(one for one in findings if one.level is Level.ERROR or one.id not in ids),
-        *(one for index, entry in entries for one in collect(_about(index, entry, findings))),
+        *(one for one in findings if one.level is Level.ERROR or one.id not in last),
+        *(() if today is None else _shown_again(findings, entries, last, today)),
+        *(one for index, entry in enumerate(entries) for one in collect(_about(index, entry, findings))),
     ]
 
 
-def _about(index: int, entry: Accept, findings: list[Finding]) -> Iterator[Finding]:
+def _last_of_each(entries: Sequence[Accept]) -> Mapping[str, _Last]:
+    last: dict[str, _Last] = {}
+    for index, entry in enumerate(entries):
+        id_ = or_none(lambda entry=entry: entry.id)
+        if id_ is not None:
+            until = or_none(lambda entry=entry: entry.until) or date.max
+            last[id_] = max(last.get(id_, _Last(date.min, 0)), _Last(until, index))
+    return last
+
+
+def _shown_again(
+    findings: Iterable[Finding], entries: Sequence[Accept], last: Mapping[str, _Last], today: date
+) -> Iterator[Finding]:
+    for one in findings:
+        end = last.get(one.id)
+        if end is not None and end.until < today and one.level is not Level.ERROR:
+            because = or_none(lambda index=end.index: entries[index].because) or "no reason"
+            words = f"accepted until {end.until}, by accept[{end.index}]: {because}"
+            yield replace(one, message=f"{one.message}; {words}")
+
+
+def _about(index: int, entry: Accept, findings: Iterable[Finding]) -> Iterator[Finding]:
     same = [one for one in findings if one.id == entry.id]
     if not same:
         message = f"no finding has the id {quoted(entry.id)}: delete this entry"
