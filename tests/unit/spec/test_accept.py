@@ -3,7 +3,7 @@
 from datetime import date
 
 import pytest
-from support.builders import a_spec_text
+from support.builders import a_lab_text, a_spec_text
 
 from gpucluster import catalog
 from gpucluster.spec.problem import Level, Problem
@@ -84,3 +84,31 @@ def test_later_acceptance_of_the_same_warning_counts() -> None:
 
 def test_without_a_day_an_acceptance_does_not_end() -> None:
     assert problems((", until: 2099-12-31", ", until: 2000-01-01")) == []
+
+
+DEBIAN = "Debian 13 keeps 24.11 in its own support"
+AMI = ("aws:\n", "aws:\n  image: {ami: ami-0123456789abcdef0}\n")
+
+
+def support_because(reason: str, *changes: tuple[str, str]) -> list[Problem]:
+    return problems(("because: it has facts of its own", f'because: "{reason}"'), *changes)
+
+
+@pytest.mark.parametrize("reason", [DEBIAN, "the DISTRIBUTION's own fixes", "Red  Hat supports it"])
+def test_reason_that_a_fact_contradicts_is_refused(reason: str) -> None:
+    """X5: on AWS our image has SchedMD's release, and no package of a distribution."""
+    (found,) = support_because(reason)
+    assert (found.level, found.id, found.path) == (Level.ERROR, "reason-untrue", "accept[2].because")
+    assert found.message == (
+        "on AWS `gpucluster image build` installs SchedMD's own release of Slurm 24.11, and no distribution mends it: "
+        "write a reason that names no distribution"
+    )
+
+
+def test_reason_that_no_fact_contradicts_is_taken() -> None:
+    """An AMI of the site may have Slurm of its distribution; so may a host."""
+    assert support_because("our redesign is not tried with 26.05 yet") == []
+    assert support_because(DEBIAN, AMI) == []
+    accept = f'accept: [{{id: slurm-support, because: "{DEBIAN}", until: 2099-12-31}}]\n'
+    text = a_lab_text(('"26.05"', '"24.11"'), ("partitions:\n", f"{accept}partitions:\n"))
+    assert not inspect_text(text, "lab.yaml", catalog.load()).problems

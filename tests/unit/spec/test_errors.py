@@ -575,6 +575,11 @@ ROWS: list[tuple[str, list[Change], str]] = [
         "21:110: warning[accept-without-end] accept[2]: 'slurm-support' is about security, so its acceptance needs an end: write `until: YYYY-MM-DD`, the last day of it",
     ),
     (
+        "a reason for an acceptance that is false on AWS",
+        [("because: it has facts of its own", "because: Debian mends it")],
+        "21:140: error[reason-untrue] accept[2].because: on AWS `gpucluster image build` installs SchedMD's own release of Slurm 24.11, and no distribution mends it: write a reason that names no distribution",
+    ),
+    (
         "a list too deep",
         [("name: burst", "name: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]")],
         "2:30: error[too-large] a spec is at most 24 levels deep",
