@@ -27,6 +27,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Untrue:
+    """What nobody can give as a reason for a warning of this spec: a fact contradicts a reason that has one of the words."""
+
+    words: frozenset[str]  # in small letters; some are two words with a blank between
+    fact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A problem with a path and no position yet. Parsers and rules return it."""
 
@@ -36,6 +44,7 @@ class Finding:
     level: Level = Level.ERROR
     at_key: bool = False  # the position is the key's, not the value's
     security: bool = False  # it lets somebody in, or leaves a fault in: its acceptance needs an end
+    untrue: Untrue | None = None  # the reasons that cannot be given for its acceptance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -577,7 +577,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a reason for an acceptance that is false on AWS",
         [("because: it has facts of its own", "because: Debian mends it")],
-        "21:140: error[reason-untrue] accept[2].because: on AWS `gpucluster image build` installs SchedMD's own release of Slurm 24.11, and no distribution mends it: write a reason that names no distribution",
+        "21:139: error[reason-untrue] accept[2].because: on AWS `gpucluster image build` installs SchedMD's own release of Slurm 24.11, and no distribution mends it: write a reason that names no distribution",
     ),
     (
         "a list too deep",

@@ -1,5 +1,6 @@
 """Warnings that the spec accepts by id, with a reason. Errors cannot be accepted; what is about security has an end."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -69,3 +70,11 @@ def _about(index: int, entry: Accept, findings: Iterable[Finding]) -> Iterator[F
             "write `until: YYYY-MM-DD`, the last day of it"
         )
         yield warning("accept", index, id="accept-without-end", message=message)
+    for untrue in dict.fromkeys(one.untrue for one in same if one.untrue is not None):
+        if _has_any(entry.because, untrue.words):
+            yield error("accept", index, "because", id="reason-untrue", message=untrue.fact)
+
+
+def _has_any(text: str, words: Iterable[str]) -> bool:
+    found = f" {' '.join(re.findall('[a-z]+', text.lower()))} "
+    return any(f" {word} " in found for word in words)

@@ -6,7 +6,7 @@ from typing import TypeVar
 from gpucluster.catalog import Catalog
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.part import AbsentError
-from gpucluster.spec.problem import Finding, Level, Path
+from gpucluster.spec.problem import Finding, Level, Path, Untrue
 from gpucluster.text import quoted
 
 PARTITION = "arn:aws:"
@@ -20,9 +20,14 @@ def warning(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002
     return Finding(path=path, id=id, message=message, level=Level.WARNING)
 
 
-def security_warning(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002
-    """A warning that is accepted only until a date."""
-    return Finding(path=path, id=id, message=message, level=Level.WARNING, security=True)
+def security_warning(
+    *path: str | int,
+    id: str,  # noqa: A002
+    message: str,
+    untrue: Untrue | None = None,
+) -> Finding:
+    """A warning that is accepted only until a date, and for no reason that is `untrue`."""
+    return Finding(path=path, id=id, message=message, level=Level.WARNING, security=True, untrue=untrue)
 
 
 def advice(*path: str | int, id: str, message: str) -> Finding:  # noqa: A002

@@ -11,7 +11,7 @@ from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by, shape_of
-from gpucluster.spec.problem import Finding
+from gpucluster.spec.problem import Finding, Untrue
 from gpucluster.spec.rules.findings import (
     error,
     or_none,
@@ -23,6 +23,10 @@ from gpucluster.spec.rules.findings import (
 )
 from gpucluster.text import format_duration, quoted
 
+_DISTRIBUTIONS = frozenset((
+    "distribution", "distributions", "distributor", "distro", "alma", "almalinux", "amazon linux", "canonical", "centos",
+    "debian", "fedora", "opensuse", "oracle linux", "red hat", "redhat", "rhel", "rocky", "sles", "suse", "ubuntu",
+))  # fmt: skip
 _NO_PLACE_FOR_TMP = (  # private to each job, or of the kernel, or of packages
     *("/var/tmp", "/tmp", "/dev", "/proc", "/sys", "/run"),  # noqa: S108
     *("/boot", "/etc", "/usr", "/bin", "/sbin", "/lib"),
@@ -54,7 +58,19 @@ def slurm_support(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         f"SchedMD's support of Slurm {version} ended in {end}: it gets no fixes, not even of security faults; "
         f'"{newest}" has support until {until}'
     )
-    yield security_warning("slurm", "version", id="slurm-support", message=message)
+    untrue = or_none(lambda: _mended_by_nobody(spec))
+    yield security_warning("slurm", "version", id="slurm-support", message=message, untrue=untrue)
+
+
+def _mended_by_nobody(spec: ClusterSpec) -> Untrue | None:
+    """Return what cannot be said of a Slurm that our image has. An AMI of the site, or a host, may have that of a distribution."""
+    if spec.aws is None or (spec.aws.image is not None and spec.aws.image.ami is not None):
+        return None
+    fact = (
+        f"on AWS `gpucluster image build` installs SchedMD's own release of Slurm {require(spec.slurm).version}, "
+        "and no distribution mends it: write a reason that names no distribution"
+    )
+    return Untrue(words=_DISTRIBUTIONS, fact=fact)
 
 
 def pool_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
