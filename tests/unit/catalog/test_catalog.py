@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from gpucluster import catalog
+from gpucluster.catalog.image import image_facts
 from gpucluster.catalog.quotas import quota_of
 from gpucluster.sandbox.aws.ec2.state.placement import layers_of
 from gpucluster.slurm.owned_keys import REMOVED
@@ -118,6 +119,15 @@ def test_slurm_default_is_supported_by_us_and_by_schedmd() -> None:
     end = facts.slurm_releases[facts.slurm_default].end_of_support
     assert end is not None
     assert end > facts.slurm_date
+
+
+@pytest.mark.parametrize("version", catalog.load().slurm_supported)
+def test_pinned_slurm_has_the_fixes_of_its_least_release(version: str) -> None:
+    least = catalog.load().slurm_releases[version].least
+    assert least is not None
+    pinned = image_facts().pins[f"slurm-{version}"].version
+    assert [int(part) for part in least.split(".")] <= [int(part) for part in pinned.split(".")]
+    assert least.startswith(f"{version}.")
 
 
 def test_data_has_sources() -> None:

@@ -571,6 +571,40 @@ def test_daemons_of_another_release_than_the_plan_are_found(version):
         assert "on {machine}: apt-cache policy slurm-client" in result.remedy
 
 
+LEAST = slurmctld.LeastRelease(version="26.05.4", mends="CVE-2026-65107 and others")
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("26.05.1", WARN), ("26.05.4", PASS), ("26.05.10", PASS)])
+def test_daemons_with_published_faults_are_found(version, verdict):
+    """X5: 26.05.1 on a host passed. A warning, because a distribution mends its package under the same number."""
+    results = {
+        "slurmd": slurmctld.evaluate_slurmd(version, slurmctld.Slurmd(release="26.05", least=LEAST)),
+        "slurmctld": running_config.evaluate_config(
+            {**CONFIG, "slurm_version": version}, replace(SETTINGS, release="26.05", least=LEAST)
+        ),
+    }
+    for daemon, result in results.items():
+        assert result.verdict is verdict
+        if verdict is WARN:
+            assert result.found == (
+                f"{daemon} is 26.05.1, and 26.05.4 mends CVE-2026-65107 and others; a distribution may mend its package under the older number"
+            )
+            assert (
+                "on existing hosts install Slurm 26.05.4 or newer, then playbooks/site.yml" in result.remedy
+            )
+
+
+def test_other_fault_of_the_configuration_is_told_before_an_old_release():
+    found = running_config.evaluate_config(
+        {**CONFIG, "slurm_version": "26.05.1", "hash_val": "Different"},
+        replace(SETTINGS, release="26.05", least=LEAST),
+    )
+    assert found.verdict is FAIL
+    assert found.found.startswith(
+        "slurmctld has read another slurm.conf than the file on the head, slurmctld is 26.05.1, and "
+    )
+
+
 def test_multi_node_job_and_leaf_switches():
     ranks = tuple(Rank(number=n, of=2, node=f"n{n}", address=f"top.leaf.n{n}") for n in range(2))
     assert jobs.evaluate_multi_node(ranks, MultiNode(nodes=2)).verdict is PASS

@@ -15,6 +15,7 @@ from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
 from gpucluster.checks.files import evaluate_files
 from gpucluster.checks.jobs import query_small
+from gpucluster.checks.slurmctld import LeastRelease
 from gpucluster.checks.sshd import Admission
 from gpucluster.cli.context import resolve_file
 from gpucluster.plan import codec, names
@@ -50,6 +51,8 @@ def test_burst_cluster_has_checks_on_head_and_job_nodes():
     } <= by_id.keys()
     assert not by_id["job.gres[h200]"].want.stand_ins
     assert by_id["slurmd.ping[h200/1]"].want.release == by_id["ctl.conf[head]"].want.release == "24.11"
+    least = {by_id[one].want.least for one in ("slurmd.ping[h200/1]", "ctl.conf[head]")}
+    assert least == {LeastRelease(version="24.11.5", mends="CVE-2025-43904")}
     assert by_id["cloud.orphans[cloud]"].want.place.subnets == ("subnet-1",)
     assert len(by_id["nodes.state[head]"].want.elastic) == 32
     assert by_id["burst.rt[h200]"].want.down_s > 300
