@@ -24,6 +24,15 @@ END_OF_SUPPORT = {  # SchedMD's upgrade guide, the table of the compatibility wi
     "23.02": "2024-11", "23.11": "2025-05", "24.05": "2025-11", "24.11": "2026-05", "25.05": "2026-11",
     "25.11": "2027-05", "26.05": "2027-11",
 }  # fmt: skip
+LEAST = {  # the release of a version that mends its last published faults of security, and what it mends
+    "23.11": ("23.11.11", "CVE-2025-43904"), "24.05": ("24.05.8", "CVE-2025-43904"), "24.11": ("24.11.5", "CVE-2025-43904"),
+    "25.05": ("25.05.9", "CVE-2026-65107 and others"), "25.11": ("25.11.8", "CVE-2026-65107 and others"),
+    "26.05": ("26.05.4", "CVE-2026-65107 and others"),
+}  # fmt: skip
+LEAST_SOURCE = (
+    "`least`: the CHANGELOG of each version in SchedMD's repository, read on 2026-11-30; from 25.05 on SchedMD's releases of "
+    "2026-09-02 (github.com/SchedMD/slurm/releases, tags slurm-25-05-9-1, slurm-25-11-8-1, slurm-26-05-4-1)"
+)
 SUPPORT_SOURCE = (
     "SchedMD's upgrade guide (doc/html/upgrades.shtml of slurm-26-05-3-1; 23.02: of 24.11). It writes `November 2028 "
     "(18 months)` for 26.05; 18 months after May 2026 is November 2027, so this is the earlier of the two. 22.05 is older than the table"
@@ -81,7 +90,8 @@ def main() -> None:
 
 def versions() -> dict[str, Any]:
     rows = [{"version": v, "end_of_support": END_OF_SUPPORT.get(v)} for v in VERSIONS]
-    return {"source": SUPPORT_SOURCE, "date": READ_ON, "default": DEFAULT, "versions": rows}
+    source = f"{SUPPORT_SOURCE}. {LEAST_SOURCE}"
+    return {"source": source, "date": READ_ON, "default": DEFAULT, "versions": rows, "least": LEAST}
 
 
 def keys(repository: Path, tags: dict[str, str]) -> dict[str, Any]:

@@ -62,10 +62,16 @@ class SlurmKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRelease:
-    """A version of Slurm, and the month in which SchedMD's support ends: `2026-05`; None: not known."""
+    """A version of Slurm, and the month in which SchedMD's support ends: `2026-05`; None: not known.
+
+    `least`: its first release that mends what `mends` names, the last published faults of security that the version mends at
+    all. None, and an empty text: not looked up.
+    """
 
     version: str
     end_of_support: str | None
+    least: str | None
+    mends: str
 
 
 _OTHER_PACKAGES = ("auth/jwt",)  # Debian has it in a package of its own, so the list of plugins lacks it

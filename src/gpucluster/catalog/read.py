@@ -37,13 +37,18 @@ def load() -> Catalog:
             for region, letters in table["regions"].items()
         },
         slurm_supported=SLURM_SUPPORTED,
-        slurm_releases={row["version"]: SlurmRelease(**row) for row in slurm["versions"]},
+        slurm_releases={row["version"]: _slurm_release(row, slurm["least"]) for row in slurm["versions"]},
         slurm_default=slurm["default"],
         slurm_date=slurm["date"],
         kubernetes_known=kubernetes_facts().versions,
         mig=_mig(read_data("mig.json")["gpus"]),
         prices=prices(),
     )
+
+
+def _slurm_release(row: dict[str, Any], of_least: dict[str, tuple[str, str]]) -> SlurmRelease:
+    least, mends = of_least.get(row["version"], (None, ""))
+    return SlurmRelease(**row, least=least, mends=mends)
 
 
 @cache

@@ -17,6 +17,7 @@ from gpucluster.checks.check import (
     failed,
     listed,
     passed,
+    warned,
 )
 from gpucluster.text import short
 
@@ -33,12 +34,13 @@ _RECONFIGURE = "on {machine}: scontrol reconfigure"
 class Settings:
     """Key of slurm.conf in small letters -> its value. `hashed`: slurmctld compares its file with the one on the head.
 
-    `release`: that of slurmctld.
+    `release`: that of slurmctld. `least`: its oldest release without published faults of security; None: not known.
     """
 
     values: dict[str, str]
     release: str
     hashed: bool = True
+    least: slurmctld.LeastRelease | None = None
 
 
 def query_config(_want: Settings) -> tuple[Query, ...]:
@@ -78,6 +80,10 @@ def evaluate_config(found: dict[str, str], want: Settings) -> CheckResult:
         words.insert(0, f"slurmctld is {short(found[_VERSION], 30)}, not {want.release}")
         install = slurmctld.INSTALL.format(release=want.release)
         return failed(listed(words, 4), expected, (_VERSION, *(key for key, _ in wrong)), install)
+    if want.least is not None and (fault := want.least.fault_of(found[_VERSION])):
+        if not words:
+            return warned(f"slurmctld {fault}", expected, want.least.remedy)
+        words.append(f"slurmctld {fault}")
     if not words:
         return passed(f"{len(want.values.keys() & found.keys())} values as in the plan", expected)
     return failed(listed(words, 4), expected, tuple(key for key, _ in wrong), _remedy(found, wrong))

@@ -35,6 +35,7 @@ _OTHER_OFFERS = (
     "none on a machine: the daemon asks EC2 again and lifts its own drain; "
     "if it lasts, give the pool another machine type, zone or source in the spec"
 )
+_PATCH = re.compile(r"[0-9]+\.[0-9]+\.([0-9]+)")
 QUERY_NODES = Query(argv=client.SHOW_NODES)
 
 
@@ -46,10 +47,30 @@ class Controllers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeastRelease:
+    """The first release of a version, such as `26.05.4`, that mends the published faults of security in `mends`."""
+
+    version: str
+    mends: str
+
+    def fault_of(self, version: str) -> str:
+        """Return what is wrong with an older version; empty: nothing, or it cannot be compared."""
+        found = _PATCH.match(version)
+        if found is None or int(found[1]) >= int(self.version.rpartition(".")[2]):
+            return ""
+        return f"is {short(version, 30)}, and {self.version} mends {self.mends}; a distribution may mend its package under the older number"
+
+    @property
+    def remedy(self) -> str:
+        return INSTALL.format(release=f"{self.version} or newer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slurmd:
-    """The machine's own slurmd must answer, and be of this release of Slurm."""
+    """The machine's own slurmd must answer, be of this release of Slurm, and not older than `least` (None: not known)."""
 
     release: str
+    least: LeastRelease | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +150,8 @@ def evaluate_slurmd(found: str, want: Slurmd) -> CheckResult:
     if not is_of_release(found, want.release):
         words = f"slurmd is {short(found, 30)}, not {want.release}"
         return failed(words, expected, (), INSTALL.format(release=want.release))
+    if want.least is not None and (fault := want.least.fault_of(found)):
+        return warned(f"slurmd {fault}", expected, want.least.remedy)
     return passed(f"slurmd {short(found, 30)} answers", expected)
 
 

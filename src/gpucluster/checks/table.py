@@ -170,12 +170,12 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="cfg.accept",
         tier=0,
-        title="no accepted warning about the spec has come to its last day",
+        title="no acceptance of a warning about the spec has ended",
         query=acceptances.query_acceptances,
         parse=acceptances.parse_acceptances,
         evaluate=acceptances.evaluate_acceptances,
         want=acceptances.Acceptances,
-        remedy="write a later `until`",
+        remedy="on your computer: write a later `until`, and have it reviewed",
     ),
     Check(
         id="cfg.bundle",

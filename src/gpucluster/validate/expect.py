@@ -87,10 +87,8 @@ def expectations(
     """All expectations, in the order in which they run.
 
     `up`: elastic nodes that are up now. `bundle`: the digest of the plan's bundle. `reviewed`: the spec that was given
-    and that of the bundle; None without a spec. `folders`: shared file systems are
-    folders of a rehearsal, so their types, sources and the options of a client are not checked, and there is no DNS of AWS.
     and that of the bundle; None without a spec. `accepted`: what it accepts until a day. `folders`: shared file systems are
-    folders of a rehearsal, so their types and sources are not checked.
+    folders of a rehearsal, so their types, sources and the options of a client are not checked, and there is no DNS of AWS.
     Elastic nodes may be off, so they are checked while a job of ours runs on them. All hosts must be up.
     """
     plan = _with_slurm_pools(plan)
@@ -251,7 +249,13 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     if plan.slurm.containers is not None:
         yield expect("ctr.run", target, CONTAINER_PROGRAMS[plan.slurm.containers])
     yield expect("net.ports", target, running_expectations.ports_of_node(plan))
-    yield expect("slurmd.ping", target, slurmctld.Slurmd(release=plan.slurm.version))
+    yield expect(
+        "slurmd.ping",
+        target,
+        slurmctld.Slurmd(
+            release=plan.slurm.version, least=running_expectations.least_release(plan.slurm.version)
+        ),
+    )
     admins = (
         () if plan.hosts is None else (plan.hosts.ssh_user,)
     )  # Ansible's session ends some seconds after its run

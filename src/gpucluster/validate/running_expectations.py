@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpucluster import catalog
 from gpucluster.checks import name_resolution, peer_names, ports, running_config, slurmctld
 from gpucluster.checks import partitions as partition_checks
 from gpucluster.checks.setting_values import tokens
@@ -60,8 +61,17 @@ def settings(plan: SlurmPlan, conf: SlurmConf) -> running_config.Settings:
     return running_config.Settings(
         values=dict(sorted({**ours, **debug}.items())),
         release=plan.slurm.version,
+        least=least_release(plan.slurm.version),
         hashed=_NO_HASH not in conf.values.get("debugflags", "").lower(),
     )
+
+
+def least_release(version: str) -> slurmctld.LeastRelease | None:
+    """The oldest release of a version without published faults of security; None: the catalog has none."""
+    release = catalog.load().slurm_releases[version]
+    if release.least is None:
+        return None
+    return slurmctld.LeastRelease(version=release.least, mends=release.mends)
 
 
 def hardware(plan: SlurmPlan, conf: SlurmConf) -> slurmctld.HardwareLines:
