@@ -40,11 +40,11 @@ def up_until(shell: Shell, line: str, how: Callable[["subprocess.Popen[str]"], o
 def test_typed_up_and_automation_api_share_one_stack(shell: Shell) -> None:
     assert "created" in shell("pulumi", "up", "--yes", "--skip-preview").stdout
     cluster = shell.cluster
-    assert run.preview(cluster.target, cluster.program).changes == ()
+    assert run.preview(cluster.target, shell.program).changes == ()
     outputs = json.loads(shell("pulumi", "stack", "output", "--json").stdout)
     assert outputs["head"].startswith("i-")
     assert {one.id for one in run.deployed_resources(cluster.target)} >= {outputs["head"], outputs["bucket"]}
-    run.up(cluster.target, cluster.program)
+    run.up(cluster.target, shell.program)
     typed = json.loads(shell("pulumi", "preview", "--json").stdout)
     assert set(typed["changeSummary"]) == {"same"}
     shell("pulumi", "destroy", "--exclude-protected", "--yes", "--skip-preview")
@@ -79,7 +79,7 @@ def test_ctrl_c_releases_lock_and_next_up_continues(shell: Shell) -> None:
     await_none(shell.cluster)
     assert locks_of(shell.cluster) == []
     shell("pulumi", "up", "--yes", "--skip-preview")
-    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+    assert run.preview(shell.cluster.target, shell.program).changes == ()
 
 
 def test_killed_up_names_next_step_and_next_up_continues(shell: Shell) -> None:
@@ -93,7 +93,7 @@ def test_killed_up_names_next_step_and_next_up_continues(shell: Shell) -> None:
     assert "pulumi cancel" in done.stdout + done.stderr
     shell("pulumi", "cancel", "--yes")
     shell("pulumi", "up", "--yes", "--skip-preview")
-    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+    assert run.preview(shell.cluster.target, shell.program).changes == ()
 
 
 def test_concurrent_runs_are_exclusive(shell: Shell) -> None:
@@ -111,7 +111,7 @@ def test_concurrent_runs_are_exclusive(shell: Shell) -> None:
 
     code, text = up_until(shell, "Vpc burst created", meanwhile)
     assert code == 0, text
-    assert run.preview(cluster.target, cluster.program).changes == ()
+    assert run.preview(cluster.target, shell.program).changes == ()
 
 
 def test_simultaneous_starts_leave_one_cluster(shell: Shell) -> None:
@@ -123,7 +123,7 @@ def test_simultaneous_starts_leave_one_cluster(shell: Shell) -> None:
     refused = [text for child, text in zip(both, outputs, strict=True) if child.returncode != 0]
     assert [text[-1500:] for text in refused if "Resources:" in text] == []
     shell("pulumi", "up", "--yes", "--skip-preview")
-    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+    assert run.preview(shell.cluster.target, shell.program).changes == ()
     vpcs = shell.cluster.client("ec2").describe_vpcs()["Vpcs"]
     assert len([one for one in vpcs if one["CidrBlock"] == "10.42.0.0/16"]) == 1
 
@@ -140,4 +140,4 @@ def test_refusal_names_spec_field_and_next_up_continues(shell: Shell) -> None:
     assert "expected to have version" not in diagnostics
     assert "Traceback" not in done.stdout + done.stderr
     shell("pulumi", "up", "--yes", "--skip-preview")
-    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+    assert run.preview(shell.cluster.target, shell.program).changes == ()

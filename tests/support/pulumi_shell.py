@@ -2,11 +2,14 @@
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from gpucluster.aws.program import declare
 from gpucluster.engine import run
+from gpucluster.engine.spec_source import source_of
 from gpucluster.engine.target import typed_environment
 from support.builders import SPEC
 from support.engine_stack import Cluster
@@ -21,6 +24,16 @@ class Shell:
     cluster: Cluster
     folder: Path
     environment: Mapping[str, str]
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "stacks" / f"{self.cluster.target.stack}.yaml"
+
+    @property
+    def program(self) -> Callable[[], None]:
+        """What `__main__.py` runs: the bundle names the spec."""
+        plan = self.cluster.plan
+        return partial(declare, plan, source_of(self.spec, plan))
 
     def __call__(self, *argv: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
@@ -54,8 +67,8 @@ def a_shell(cluster: Cluster, folder: Path, **more: str) -> Shell:
     (folder / "stacks").mkdir(parents=True)
     for name in ("Pulumi.yaml", "__main__.py"):
         shutil.copy(ROOT / name, folder / name)
-    (folder / "stacks" / f"{cluster.target.stack}.yaml").write_text(SPEC)
     run.make_stack(cluster.target)
     shell = Shell(cluster, folder, {**typed_environment(cluster.target), **more})
+    shell.spec.write_text(SPEC)
     shell("pulumi", "stack", "select", cluster.target.stack)
     return shell
