@@ -34,7 +34,7 @@ from gpucluster.elastic.inspect import head
 from gpucluster.elastic.inspect.snapshot import after_facts, would_do
 from gpucluster.elastic.inspect.why import Part, why
 from gpucluster.elastic.log_lines import action_name
-from gpucluster.elastic.memory import fold
+from gpucluster.elastic.memory import Interruption, fold
 from gpucluster.elastic.model import Action, CloudView, LaunchGang, Observation, RecordEvents
 from gpucluster.elastic.reconciler import Reconciler
 from gpucluster.plan import codec, names
@@ -370,7 +370,9 @@ class Simulation(Fleet):
             self.sent_back.add(left)
             if self.slurm.script_runs(job):
                 TOTALS.told += 1
-                assert self._was_told(job), f"job {job.id} is requeued without a signal for {found.words!r}"
+                assert self._was_told(job, found), (
+                    f"job {job.id} is requeued without a signal for {found.words!r}"
+                )
 
     def machine_ended(self, instance: str, agent: Agent) -> None:
         """Assert that each run on the machine was told, if the daemon had heard the notice and then read Slurm."""
@@ -386,13 +388,16 @@ class Simulation(Fleet):
                 continue
             if self.read_at > max(found.since, self.slurm.script_began(job)):
                 TOTALS.told += 1
-                assert self._was_told(job), (
+                assert self._was_told(job, found), (
                     f"job {job.id} lost {instance} without a signal for {found.words!r}"
                 )
 
-    def _was_told(self, job: Job) -> bool:
-        began = self.slurm.script_began(job)
-        return any(at >= began and told in (job.id, job.het) for at, told, _ in self.slurm.signals)
+    def _was_told(self, job: Job, found: Interruption) -> bool:
+        """Return whether the run was signalled, within the grace before the notice at the earliest."""
+        since = self.slurm.script_began(job)
+        if found.kind in AT_ONCE:
+            since = max(since, found.since - self.plan.pools[0].termination.grace_s)
+        return any(at >= since and told in (job.id, job.het) for at, told, _ in self.slurm.signals)
 
     def check_decide(self) -> None:
         """Assert that decide is deterministic, and records no more facts when the first ones are in memory."""

@@ -160,6 +160,18 @@ def rule_of(world: World, slot: str, interruption: Interruption) -> EvacuationRo
     return replace(rule, replaced=False, ends_idle=False) if hourly.is_kept(world, slot) else rule
 
 
+def untold_at(rule: EvacuationRow, context: EvacuationContext, run: Placement) -> float | None:
+    """Return when the run of a job is signalled for this interruption; None: never, or the last signal told of it.
+
+    One signal tells of all that is due within the grace after it: the script writes its checkpoint in that time.
+    """
+    at = rule.signal_at(context)
+    if at is None or not run.signalled:
+        return at
+    told = run.signalled_at is None or at <= run.signalled_at + context.termination.grace_s
+    return None if told else at
+
+
 def is_healthy(world: World, slot: str) -> bool:
     """Return whether the slot has no interruption: its agent can read notices and reports none, or there is no instance."""
     incarnation = world.incarnation(slot)
@@ -180,7 +192,7 @@ def interruption_notice(interruption: Interruption) -> str:
     )
 
 
-_NO_PLACEMENT = Placement(slots=())
+NO_PLACEMENT = Placement(slots=())
 NO_HANDLER_REASON = (
     "its batch script has no handler for the signal that announced the end of its instance: requeued"
 )
@@ -351,7 +363,7 @@ class EvacuatingJob:
 
     def run(self, world: World) -> Placement:
         """Return the steps that were done in this run of the job, for any of its instances."""
-        return world.memory.jobs.get(str(self.id), _NO_PLACEMENT)
+        return world.memory.jobs.get(str(self.id), NO_PLACEMENT)
 
     def seen_run(self, world: World) -> JobRun:
         """Return the run of the job, or of the leader of the het job, which may be on other nodes."""
@@ -370,8 +382,9 @@ def _notify_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Ac
         yield from comment_jobs(job.jobs, reason)
         instance = one.incarnation.instance or ""
         done = job.run(world)
-        if job.running and not done.signalled:
-            key = (instance, one.evacuation.termination.signal, one.reason)
+        untold = job.due(world.now, lambda x, done=done: untold_at(x.rule, x.evacuation, done))
+        if job.running and untold is not None:
+            key = (untold.incarnation.instance or "", untold.evacuation.termination.signal, untold.reason)
             signals.setdefault(key, []).append(job.id)
         last = job.due(world.now, lambda x: x.requeue_at)
         if job.is_requeued and (last or job.is_starting) and not done.sent_back:

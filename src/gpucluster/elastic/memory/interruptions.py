@@ -45,7 +45,7 @@ def _signalled(draft: Draft, at: float, event: JobsSignalled) -> None:
     if _is_broken(draft, event.instance):
         for job in event.jobs:
             draft.breaks[str(job)] = draft.breaks.get(str(job), 0) + 1
-    _mark(draft, event.jobs, signalled=True)
+    _mark(draft, event.jobs, signalled=True, signalled_at=at)
 
 
 @folds(JobsRequeued)
@@ -100,11 +100,11 @@ def _is_broken(draft: Draft, instance: str) -> bool:
     )
 
 
-def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool) -> None:
+def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool | float) -> None:
     """Record it with the job's run, which may outlive the instance."""
     for job in jobs:
         if (placement := draft.jobs.get(str(job))) is not None:
-            draft.jobs[str(job)] = replace(placement, **done)
+            draft.jobs[str(job)] = replace(placement, **done)  # type: ignore[arg-type]
 
 
 def _count(draft: Draft, incarnation: Incarnation, at: float) -> None:

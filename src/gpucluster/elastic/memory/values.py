@@ -108,6 +108,7 @@ class Placement:
     running: bool = False
     unwatched: bool = False  # the daemon started since, so that the job may have run unseen
     signalled: bool = False  # the job was signalled in this run, because an instance of it ends
+    signalled_at: float | None = None  # the last time; None: not known
     sent_back: bool = False
 
 

@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator
 from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import jobs, terminations
 from gpucluster.elastic.decide.api_rate import LAUNCHES, Pace
-from gpucluster.elastic.decide.evacuation import EvacuationContext, EvacuationRow, evacuation_of, rule_of
+from gpucluster.elastic.decide.evacuation import (
+    NO_PLACEMENT,
+    EvacuationContext,
+    EvacuationRow,
+    evacuation_of,
+    rule_of,
+    untold_at,
+)
 from gpucluster.elastic.decide.interruptions import interruption_reason
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind
@@ -355,23 +362,23 @@ def node_evacuation(
 def job_evacuation(world: World, slot: str, interruption: Interruption, job: SlurmJob) -> Iterator[Line]:
     """Return the same steps for the screen of one of its jobs."""
     rule, evacuation = _rule(world, slot, interruption)
-    done = world.memory.jobs.get(str(job.id))
+    done = world.memory.jobs.get(str(job.id), NO_PLACEMENT)
     termination = evacuation.termination
     yield _interruption_line(interruption, f"{slot}: ")
     if not job.batch:
         words = f"it has no batch script (srun, salloc): no {termination.signal} reaches it"
         yield Line(part=Part.STATE, words=words)
-    elif done is not None and done.signalled:
+    elif done.signalled:
         words = f"its batch script was signalled with {termination.signal}, to write a checkpoint"
-        yield Line(part=Part.DONE, at=interruption.signalled_at, words=words)
-    elif (at := rule.signal_at(evacuation)) is not None:
+        yield Line(part=Part.DONE, at=done.signalled_at or interruption.signalled_at, words=words)
+    if job.batch and (at := untold_at(rule, evacuation, done)) is not None:
         yield Line(
             part=Part.NEXT,
             needs=Ability.EVACUATE,
             at=at,
             words=f"its batch script is signalled with {termination.signal}",
         )
-    if (at := rule.requeue_at(evacuation)) is not None and not (done is not None and done.sent_back):
+    if (at := rule.requeue_at(evacuation)) is not None and not done.sent_back:
         held = jobs.is_held_for(world, job, interruption)
         goes_on = jobs.HELD_REASON if held else "it is requeued, and starts again on other nodes"
         stays = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
