@@ -1,11 +1,14 @@
 """Notices at odd moments: later than an earlier one, beside a time limit, for a part of a job, for a node that a person holds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.scenes import (
     A1,
+    A2,
     DRAINED,
+    IDLE,
     NOW,
     OURS,
     TERMINATION,
@@ -15,8 +18,8 @@ from support.scenes import (
     spot,
 )
 
-from gpucluster.elastic.inspect.why import Part
-from gpucluster.elastic.model import Signal
+from gpucluster.elastic.inspect.why import Cause, Part
+from gpucluster.elastic.model import PowerDown, PowerUp, Requeue, Signal
 from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
 from gpucluster.plan.model import Market
 
@@ -85,3 +88,60 @@ def test_second_notice_of_the_same_minute_does_not_signal_again(after: float) ->
     s.report(A1, spot(after + 120), faults=(broken_gpu(),))
     assert not kinds(s.step(), Signal)
     assert any(words.startswith(SIGNALLED) for words in told(s, "7", Part.DONE))
+
+
+# --- a time limit before the requeue --------------------------------------------------------------------
+REQUEUE_AT = NOW + 120 - TERMINATION.lead_s
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "comes_back"), [(540.0, False), (600.0, False), (601.0, True), (None, True)]
+)
+def test_job_that_reaches_its_time_limit_before_its_requeue_is_not_replaced(
+    limit_s: float | None, comes_back: bool
+) -> None:
+    """It began 500 s ago and is to be requeued in 100 s. An instance was launched for a job that never comes back."""
+    s = Scene(A1)
+    s.job(7, A1, time_limit_s=limit_s)
+    s.report(A1, spot())
+    actions = s.step()
+    assert kinds(actions, Signal), "it may write its last checkpoint"
+    assert bool(kinds(actions, PowerUp)) is comes_back
+    said = [line for line in s.shown("7").lines if line.part is Part.NEXT]
+    assert ("it is requeued, and starts again on other nodes" in [line.words for line in said]) is comes_back
+    assert (limit_s is None) or any("time limit" in line.words for line in said)
+    s.now = REQUEUE_AT
+    assert kinds(s.step(), Requeue), "Slurm lets a job run on after its limit (OverTimeLimit): it is requeued"
+
+
+def test_idle_node_is_not_kept_for_a_job_that_reaches_its_time_limit() -> None:
+    s = Scene(A1, A2)
+    s.job(7, A1, time_limit_s=540.0, admin_comment=OURS)
+    s.node(A1, DRAINED, OURS)
+    s.node(A2, IDLE)
+    s.nodes[A2] = replace(s.nodes[A2], last_busy=NOW - HOUR)
+    s.report(A1, spot())
+    s.step()
+    assert [a.slots for a in kinds(s.step(), PowerDown)] == [(A2,)]  # type: ignore[union-attr]
+
+
+# --- a het job -------------------------------------------------------------------------------------------
+def test_each_component_of_a_het_job_tells_of_the_notice_and_of_the_signal() -> None:
+    """The component said without end that its script is signalled now, and the leader, which is requeued with it, `runs`."""
+    s = Scene(A1, A2)
+    s.job(7, A1, het_id=7)
+    s.job(8, A2, het_id=7)
+    s.report(A2, spot())
+    assert [a.jobs for a in kinds(s.step(), Signal)] == [(7,)]  # type: ignore[union-attr]
+    s.node(A2, DRAINED, OURS)
+    for one in ("7", "8"):
+        shown = s.shown(one)
+        assert shown.cause is Cause.EVACUATING, one
+        assert A2 in shown.headline
+        assert any(words.startswith(SIGNALLED) for words in told(s, one, Part.DONE)), one
+        assert not any("is signalled" in words for words in told(s, one, Part.NEXT)), one
+        assert "it is requeued, and starts again on other nodes" in list(told(s, one, Part.NEXT)), one
+    s.now = REQUEUE_AT
+    assert [a.jobs for a in kinds(s.step(), Requeue)] == [(7,)]  # type: ignore[union-attr]
+    for one in ("7", "8"):
+        assert not any("requeued, and" in words for words in told(s, one, Part.NEXT)), one
