@@ -90,7 +90,7 @@ def test_spot_notice_drains_signals_and_replaces_at_once_and_requeues_before_the
         ("no constraint", (), {}, (A3,)),
         ("the next slots are reserved", ALL[2:4], {}, (ALL[4],)),
         ("the job excludes the next slots", (), {"excluded_nodes": tuple(ALL[2:4])}, (ALL[4],)),
-        ("a short job ends before the reservation", ALL[2:4], {"time_limit_s": 600.0}, (A3,)),
+        ("a short job ends before the reservation", ALL[2:4], {"time_limit_s": 700.0}, (A3,)),
     ],
 )
 def test_replacement_is_a_slot_that_the_requeued_job_may_use(

@@ -172,6 +172,26 @@ def untold_at(rule: EvacuationRow, context: EvacuationContext, run: Placement) -
     return None if told else at
 
 
+def comes_back(world: World, job: SlurmJob) -> bool:
+    """Return whether Slurm queues the job again when its instance ends. A job that reaches its time limit before is over then."""
+    if not job.requeues_on_failure:
+        return False
+    if not job.running or job.time_limit_s is None:
+        return True
+    return job.started_at + job.time_limit_s > min(_requeues(world, job), default=0.0)
+
+
+def _requeues(world: World, job: SlurmJob) -> Iterator[float]:
+    """Yield the time at which each interrupted instance of the job requeues it."""
+    for slot in job.nodes:
+        incarnation = world.incarnation(slot)
+        if slot in world.slots and incarnation is not None and incarnation.interruption is not None:
+            interruption = incarnation.interruption
+            at = rule_of(world, slot, interruption).requeue_at(evacuation_of(world, slot, interruption))
+            if at is not None:
+                yield at
+
+
 def is_healthy(world: World, slot: str) -> bool:
     """Return whether the slot has no interruption: its agent can read notices and reports none, or there is no instance."""
     incarnation = world.incarnation(slot)
@@ -423,13 +443,13 @@ def _evacuated_jobs(world: World, nodes: tuple[EvacuatingNode, ...]) -> tuple[Ev
                 where.append(one)
     return tuple(
         EvacuatingJob(
-            number, tuple(jobs.values()), _components(world, number), tuple(sorted(where, key=_urgency))
+            number, tuple(jobs.values()), components(world, number), tuple(sorted(where, key=_urgency))
         )
         for number, (jobs, where) in sorted(members.items())
     )
 
 
-def _components(world: World, number: int) -> tuple[SlurmJob, ...]:
+def components(world: World, number: int) -> tuple[SlurmJob, ...]:
     """Return the components that have not ended: a person may cancel one of them, and the script runs on."""
     parts = (job for job in world.slurm.jobs if number in (job.id, job.het_id))
     return tuple(one for one in parts if one.pending or one.configuring or one.running or one.suspended)
@@ -482,8 +502,8 @@ def _to_replace(
     for one in nodes:
         due = one.signal_at is not None and one.signal_at <= world.now
         interruption = one.evacuation.interruption
-        back = [j for j in one.jobs if j.requeues_on_failure and not is_held_for(world, j, interruption)]
-        if due and one.rule.replaced and back:
+        back = [j for j in one.jobs if not is_held_for(world, j, interruption)] if due else []
+        if one.rule.replaced and (back := [job for job in back if comes_back(world, job)]):
             place = world.slots[one.slot]
             key = (place.pool.name, place.zone)
             found[key] = (*found.get(key, ()), Need.of(world, back))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpucluster.elastic.decide import replacements
-from gpucluster.elastic.decide.evacuation import is_healthy
+from gpucluster.elastic.decide.evacuation import comes_back, is_healthy
 from gpucluster.elastic.decide.placement import Need, is_open, needs_of, pools_of_job, waiting
 from gpucluster.elastic.decide.reserved import is_reserved
 from gpucluster.elastic.decide.world import HAS_INSTANCE, SCHEDULES_S, InstanceStatus, Slot, World
@@ -382,7 +382,8 @@ def _count(world: World, job: SlurmJob) -> int:
     if job.pending:
         soon = abs(job.begins_at - world.now) < AWAITED_S
         return job.node_count if soon and drains.owner_of(job.admin_comment) is DrainOwner.EVACUATION else 0
-    if not job.running or drains.owner_of(job.admin_comment) is not DrainOwner.EVACUATION:
+    evacuated = job.running and drains.owner_of(job.admin_comment) is DrainOwner.EVACUATION
+    if not evacuated or not comes_back(world, job):
         return 0
     return sum(
         1

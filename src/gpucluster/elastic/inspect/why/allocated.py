@@ -9,6 +9,8 @@ from gpucluster.elastic.decide.evacuation import (
     NO_PLACEMENT,
     EvacuationContext,
     EvacuationRow,
+    comes_back,
+    components,
     evacuation_of,
     rule_of,
     untold_at,
@@ -197,7 +199,13 @@ def running_cause(world: World, job: SlurmJob) -> Cause:
     """Return whether the instance is healthy."""
     if str(job.id) in world.memory.stalled:
         return Cause.STALLED
-    return Cause.EVACUATING if any(_interruption(world, s) for s in job.nodes) else Cause.RUNNING
+    return Cause.EVACUATING if any(_interruption(world, s) for s in _nodes(world, job)) else Cause.RUNNING
+
+
+def _nodes(world: World, job: SlurmJob) -> Iterator[str]:
+    """Yield the nodes whose loss ends the run: those of all components of a het job, which are signalled and requeued together."""
+    for part in components(world, job.het_id) if job.het_id else (job,):
+        yield from part.nodes
 
 
 def _interruption(world: World, slot: str) -> bool:
@@ -235,7 +243,7 @@ def running(case: Case) -> Screen:
 
 
 def _first_trouble(case: Case) -> str:
-    for slot in case.job.nodes:
+    for slot in _nodes(case.world, case.job):
         incarnation = case.world.incarnation(slot)
         if incarnation is not None and incarnation.interruption is not None:
             return f"{slot}: {evacuation_words(incarnation.interruption)}"
@@ -243,7 +251,7 @@ def _first_trouble(case: Case) -> str:
 
 
 def _interruptions(case: Case) -> Iterator[Line]:
-    for slot in case.job.nodes:
+    for slot in _nodes(case.world, case.job):
         incarnation = case.world.incarnation(slot)
         if incarnation is not None and incarnation.interruption is not None and slot in case.world.slots:
             yield from job_evacuation(case.world, slot, incarnation.interruption, case.job)
@@ -362,7 +370,7 @@ def node_evacuation(
 def job_evacuation(world: World, slot: str, interruption: Interruption, job: SlurmJob) -> Iterator[Line]:
     """Return the same steps for the screen of one of its jobs."""
     rule, evacuation = _rule(world, slot, interruption)
-    done = world.memory.jobs.get(str(job.id), NO_PLACEMENT)
+    done = world.memory.jobs.get(str(job.het_id or job.id), NO_PLACEMENT)
     termination = evacuation.termination
     yield _interruption_line(interruption, f"{slot}: ")
     if not job.batch:
@@ -380,11 +388,11 @@ def job_evacuation(world: World, slot: str, interruption: Interruption, job: Slu
         )
     if (at := rule.requeue_at(evacuation)) is not None and not done.sent_back:
         held = jobs.is_held_for(world, job, interruption)
-        goes_on = jobs.HELD_REASON if held else "it is requeued, and starts again on other nodes"
-        stays = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
-        yield Line(
-            part=Part.NEXT, needs=Ability.EVACUATE, at=at, words=goes_on if job.requeues_on_failure else stays
-        )
+        words = jobs.HELD_REASON if held else "it is requeued, and starts again on other nodes"
+        if not job.requeues_on_failure:
+            words = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
+        if not job.requeues_on_failure or comes_back(world, job):  # else its time limit is over before
+            yield Line(part=Part.NEXT, needs=Ability.EVACUATE, at=at, words=words)
     if (at := rule.power_down_at(evacuation)) is not None:
         yield Line(
             part=Part.NEXT,
