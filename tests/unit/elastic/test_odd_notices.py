@@ -8,18 +8,21 @@ from support.scenes import (
     A1,
     A2,
     DRAINED,
+    EMPTY,
     IDLE,
     NOW,
     OURS,
     TERMINATION,
     Scene,
+    events,
     kinds,
     of,
     spot,
 )
 
+from gpucluster.elastic.events import Interrupted, InterruptionOver, OrderGiven, Verb
 from gpucluster.elastic.inspect.why import Cause, Part
-from gpucluster.elastic.model import PowerDown, PowerUp, Requeue, Signal
+from gpucluster.elastic.model import MarkDown, PowerDown, PowerUp, Requeue, Signal, Undrain
 from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
 from gpucluster.plan.model import Market
 
@@ -145,3 +148,66 @@ def test_each_component_of_a_het_job_tells_of_the_notice_and_of_the_signal() -> 
     assert [a.jobs for a in kinds(s.step(), Requeue)] == [(7,)]  # type: ignore[union-attr]
     for one in ("7", "8"):
         assert not any("requeued, and" in words for words in told(s, one, Part.NEXT)), one
+
+
+# --- a node that a person holds -----------------------------------------------------------------------------
+@pytest.mark.parametrize("held", ["kept", "drained"])
+@pytest.mark.parametrize("kind", ["spot", "fault", "maintenance", "rebalance"])
+def test_node_that_a_person_holds_is_not_promised_to_be_powered_down(held: str, kind: str) -> None:
+    s = Scene(A1)
+    s.job(7, A1)
+    if held == "kept":
+        s.note(OrderGiven(verb=Verb.NODE_KEEP, target=A1, by="ann", until=NOW + DAY))
+    else:
+        s.node(A1, DRAINED, "bad fan", "root")
+    rebalance = Notice(kind=NoticeKind.REBALANCE, at=NOW)
+    notice = {"spot": spot(), "maintenance": maintenance(HOUR), "rebalance": rebalance}.get(kind)
+    s.report(A1, *((notice,) if notice else ()), faults=(broken_gpu(),) if kind == "fault" else ())
+    s.step()
+    promises = [*told(s, "7", Part.NEXT), *told(s, A1, Part.NEXT)]
+    assert not [words for words in promises if "powered down" in words]
+    s.jobs.clear()
+    s.node(A1, EMPTY if held == "drained" else IDLE, "bad fan" if held == "drained" else "", "root")
+    for s.now in (NOW + 200, NOW + HOUR + 200):
+        assert not kinds(s.step(), PowerDown, MarkDown)
+
+
+def test_rebalance_hint_promises_no_replacement() -> None:
+    """The next instance is launched when a job needs it, and not before."""
+    s = Scene(A1)
+    s.job(7, A1)
+    s.report(A1, Notice(kind=NoticeKind.REBALANCE, at=NOW))
+    assert not kinds(s.step(), PowerUp)
+    assert "its jobs continue; when it is idle it is powered down" in list(told(s, A1, Part.NEXT))
+
+
+# --- a notice that is called off ------------------------------------------------------------------------------
+def test_maintenance_that_is_called_off_does_not_open_a_node_that_an_order_replaces() -> None:
+    """The drain was lifted for one pass, in which Slurm could start a job there, and set again in the next."""
+    s = Scene(A1, market=Market.ON_DEMAND)
+    s.job(7, A1)
+    s.report(A1, maintenance(HOUR))
+    s.step()
+    s.node(A1, DRAINED, OURS)
+    s.note(OrderGiven(verb=Verb.NODE_REPLACE, target=A1, by="ann"))
+    s.step()
+    s.now += 10
+    s.report(A1)
+    actions = s.step()
+    assert not kinds(actions, Undrain)
+    assert len(events(actions, InterruptionOver)) == len(events(actions, Interrupted)) == 1
+    assert not events(s.step(), Interrupted)
+
+
+# --- an idle node that waits for the job --------------------------------------------------------------------------
+def test_node_that_waits_for_a_requeued_job_has_no_power_down_in_the_past() -> None:
+    """Its idle time was over, and for two minutes `why` named that time for the next power-down."""
+    s = Scene(A1)
+    s.node(A1, IDLE)
+    s.nodes[A1] = replace(s.nodes[A1], last_busy=NOW - HOUR)
+    s.job(7, states=frozenset({"PENDING"}), nodes=(), node_count=1, restarts=1, begins_at=NOW + 60, admin_comment=OURS, reason="BeginTime", priority=5)  # fmt: skip
+    assert not kinds(s.step(), PowerDown)
+    due = [line for line in s.shown(A1).lines if line.part is Part.NEXT]
+    assert [line.at for line in due] == [None]
+    s.now = NOW + 60 + 91
+    assert kinds(s.step(), PowerDown), "the job no longer waits, and the node is idle"
