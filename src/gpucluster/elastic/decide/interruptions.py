@@ -82,19 +82,26 @@ def interruption_events(world: World) -> Iterator[Event]:
         worst = _worst(
             _all_notices(world, slot, incarnation, incarnation.instance, queue.get(incarnation.instance, ()))
         )
-        if worst is not None and _is_new(world, incarnation.interruption, worst):
-            yield Interrupted(
-                slot=slot,
-                instance=incarnation.instance,
-                kind=worst.kind,
-                words=worst.words,
-                ends_at=worst.ends_at,
-                source=worst.source,
-            )
-        elif incarnation.interruption is not None and (
-            words := _called_off(world, slot, incarnation, incarnation.interruption)
-        ):
+        known = incarnation.interruption
+        if worst is not None and _is_new(world, known, worst):
+            yield _interrupted(slot, incarnation.instance, worst)
+        elif known is not None and (words := _called_off(world, slot, incarnation, known)):
             yield InterruptionOver(instance=incarnation.instance, words=words)
+            if (
+                worst is not None and worst.kind is not InterruptionKind.MAINTENANCE
+            ):  # no pass opens the node between
+                yield _interrupted(slot, incarnation.instance, worst)
+
+
+def _interrupted(slot: str, instance: str, one: NewNotice) -> Interrupted:
+    return Interrupted(
+        slot=slot,
+        instance=instance,
+        kind=one.kind,
+        words=one.words,
+        ends_at=one.ends_at,
+        source=one.source,
+    )
 
 
 def unusable_boots(world: World) -> Iterator[Event]:
