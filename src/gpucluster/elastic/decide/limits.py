@@ -92,9 +92,9 @@ def _breaker(world: World, pool: Pool) -> Iterator[Event]:
 
 
 def _given_up(world: World) -> Iterator[Event]:
-    """Give up throttled requests of stopped pools. A request that may have launched is repeated instead (T01)."""
+    """Give up throttled requests while launches are stopped. A request that may have launched is repeated instead (T01)."""
     for request, launch in world.memory.launches.items():
-        if launch.came_to_nothing and (words := stop_of(world, launch.request.pool)):
+        if launch.came_to_nothing and (words := world.halted or stop_of(world, launch.request.pool)):
             yield LaunchRefused(request=request, key=None, words=words, until=world.now)
 
 
