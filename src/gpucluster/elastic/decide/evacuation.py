@@ -466,17 +466,17 @@ def _take_down(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Acti
     hinted: dict[str, list[str]] = {}
     gone: dict[str, list[str]] = {}
     for one in nodes:
-        if world.kept(one.slot):
-            continue  # drained, and its jobs requeued; an operator inspects the node
+        if is_held_up(world, one.slot):
+            continue  # drained, and its jobs requeued
         node = world.node(one.slot)
         empty = node.idle and not one.jobs
         if not one.rule.drains:
             up = world.phases[one.slot] is SlurmPhase.UP and not world.just_undrained(one.slot)
-            if empty and up and _may_power_down(world, one):
+            if empty and up:
                 hinted.setdefault(one.evacuation.interruption.words, []).append(one.slot)
             continue
         over = one.power_down_at is not None and one.power_down_at <= world.now
-        if (over or (empty and node.drained and one.rule.ends_idle)) and _may_power_down(world, one):
+        if over or (empty and node.drained and one.rule.ends_idle):
             gone.setdefault(one.reason, []).append(one.slot)
     for reason, slots in sorted(hinted.items()):
         yield PowerDown(slots=tuple(slots), reason=reason)
@@ -485,13 +485,13 @@ def _take_down(world: World, nodes: tuple[EvacuatingNode, ...]) -> Iterator[Acti
         yield PowerDown(slots=tuple(slots), reason=reason)
 
 
-def _may_power_down(world: World, one: EvacuatingNode) -> bool:
-    """Return whether we may power the node down. A node that a person drained stays, unless an operator ordered `replace`."""
-    node = world.node(one.slot)
-    if not node.drained or node.drained_by_slurm or node.drain_owner.is_daemon:
+def is_held_up(world: World, slot: str) -> bool:
+    """Return whether a person holds the node, so that we do not power it down: by `keep`, or by a drain without an order to replace it."""
+    if world.kept(slot):
         return True
-    order = world.memory.orders.get(one.slot)
-    return order is not None and order.verb is Verb.NODE_REPLACE
+    node, order = world.node(slot), world.memory.orders.get(slot)
+    by_person = node.drained and not node.drained_by_slurm and not node.drain_owner.is_daemon
+    return by_person and (order is None or order.verb is not Verb.NODE_REPLACE)
 
 
 def _to_replace(

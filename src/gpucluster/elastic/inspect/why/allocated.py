@@ -12,6 +12,7 @@ from gpucluster.elastic.decide.evacuation import (
     comes_back,
     components,
     evacuation_of,
+    is_held_up,
     rule_of,
     untold_at,
 )
@@ -48,10 +49,12 @@ def starting_cause(world: World, job: SlurmJob, *, daemon: bool = True) -> Cause
         return Cause.BOOTING
     if not daemon:
         return Cause.NO_DAEMON
-    if world.halted and not any(incarnation.request for incarnation in lacking):
+    launches = _launches(world, lacking)
+    if world.halted and not any(
+        launch.retry_at == 0.0 for launch in launches
+    ):  # else EC2 has not answered yet
         return Cause.HALTED
-    if any(incarnation.request for incarnation in lacking):
-        launches = _launches(world, lacking)
+    if launches:
         limited = any(x.retry_at > world.now for x in launches)
     else:
         limited = bool(_wait_s(world, len(lacking)))
@@ -187,12 +190,9 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
     ]
     if limits:
         at, slot = min(limits)
-        yield Line(
-            part=Part.NEXT,
-            needs=Ability.LAUNCH,
-            at=at,
-            words=f"{slot} is replaced if it is not up by then, while Slurm waits",
-        )
+        then = "is queued again" if case.job.requeues_on_failure else "fails"
+        words = f"{slot} is set DOWN if it is not up by then, and the job {then}"
+        yield Line(part=Part.NEXT, needs=Ability.UPDATE, at=at, words=words)
 
 
 def running_cause(world: World, job: SlurmJob) -> Cause:
@@ -348,13 +348,13 @@ def node_evacuation(
         SlurmPhase.POWER_DOWN_PENDING,
     ):
         return  # the job has left the node
-    if not rule.ends_idle:
-        return  # the hourly limit keeps it: its row has the next step
+    if not rule.ends_idle or is_held_up(world, slot):
+        return  # the hourly limit or a person keeps it; its row has the next step
     if not rule.drains:
         yield Line(
             part=Part.NEXT,
             needs=Ability.UPDATE,
-            words="its jobs continue; when it is idle it is powered down and replaced",
+            words="its jobs continue; when it is idle it is powered down",
         )
     elif (at := rule.power_down_at(evacuation)) is not None:
         yield Line(
@@ -393,7 +393,7 @@ def job_evacuation(world: World, slot: str, interruption: Interruption, job: Slu
             words = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
         if not job.requeues_on_failure or comes_back(world, job):  # else its time limit is over before
             yield Line(part=Part.NEXT, needs=Ability.EVACUATE, at=at, words=words)
-    if (at := rule.power_down_at(evacuation)) is not None:
+    if (at := rule.power_down_at(evacuation)) is not None and not is_held_up(world, slot):
         yield Line(
             part=Part.NEXT,
             needs=Ability.UPDATE,

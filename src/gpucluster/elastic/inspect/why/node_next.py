@@ -81,12 +81,7 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
     elif row is OFF:
         yield Line(part=Part.NEXT, needs=Ability.LAUNCH, words="it is powered up when a job is placed on it")
     elif row in (IDLE, AWAITED, EXPECTED):
-        yield Line(
-            part=Part.NEXT,
-            needs=Ability.END_IDLE,
-            at=context.expected_until if row is EXPECTED else context.idle_until,
-            words="the daemon powers it down if no job is placed on it before",
-        )
+        yield _idle_end(context, row)
     elif row in HOURLY_LIMITS:
         yield from _limited(world, context, row)
     elif row is OFF_GRACE and incarnation is not None and incarnation.unneeded_at is not None:
@@ -99,10 +94,22 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
         )
     elif row is NEEDED_BOOTS and incarnation is not None:
         at = max(incarnation.launched_at, incarnation.since) + context.place.pool.boot_timeout_s
-        words = "if it is not up by then, the boot has failed and the daemon requests another instance"
-        yield Line(part=Part.NEXT, at=at, needs=Ability.LAUNCH, words=words)
+        words = "if it is not up by then, its boot has failed, and the daemon sets it DOWN"
+        yield Line(part=Part.NEXT, at=at, needs=Ability.UPDATE, words=words)
     elif row.decision in _LATER or row.then:
         yield _in_a_later_pass(context, row)
+
+
+def _idle_end(context: NodeContext, row: Row) -> Line:
+    """Return the end of an idle node. A node that waits for a requeued job has no known one."""
+    at = context.expected_until if row is EXPECTED else context.idle_until
+    words = "the daemon powers it down if no job is placed on it before"
+    if row is AWAITED:
+        at, words = (
+            None,
+            "the daemon powers it down once the job waits no longer for it, and its idle time is over",
+        )
+    return Line(part=Part.NEXT, needs=Ability.END_IDLE, at=at, words=words)
 
 
 def _terminated(world: World, context: NodeContext, row: Row) -> Iterator[Line]:
