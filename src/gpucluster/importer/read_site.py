@@ -151,11 +151,13 @@ def _partition(site: Site, statement: Statement, defaults: Settings) -> None:
 
 
 def _nodeset(site: Site, statement: Statement, _defaults: Settings) -> None:
-    settings = settings_of("nodeset", statement, statement.pairs[1:])
-    site.nodesets[statement.pairs[0].value] = {
-        "nodeset": Setting(statement.pairs[0].value, statement.place, statement.pairs[0].key),
-        **settings,
-    }
+    settings, first = settings_of("nodeset", statement, statement.pairs[1:]), statement.pairs[0]
+    if first.value in site.nodesets:
+        return site.complain(
+            statement.place, f"the nodeset {quoted(first.value)} is defined twice; the first line counts"
+        )
+    site.nodesets[first.value] = {"nodeset": Setting(first.value, statement.place, first.key), **settings}
+    return None
 
 
 def _downnodes(site: Site, statement: Statement, _defaults: Settings) -> None:
@@ -193,7 +195,7 @@ def _partitions_checked(site: Site) -> None:
             continue
         strange = [
             name
-            for name in site.names(listed)
+            for name in site.names(listed, Effect.REFUSED)
             if name not in site.nodes and name not in site.nodesets and name.upper() != "ALL"
         ]
         if strange:

@@ -104,18 +104,21 @@ class Site:
         listed = partition.get("nodes")
         if listed is None:
             return ()
-        chosen = set[str]()
-        for name in self.names(listed):
-            if name.upper() == "ALL":
-                chosen |= self.nodes.keys()
-            elif name in self.nodesets:
-                chosen |= self._of_set(self.nodesets[name])
-            else:
-                chosen.add(name)
+        chosen = self._chosen(listed)
+        for (
+            name,
+            settings,
+        ) in self.nodesets.items():  # slurmctld takes each line once, so a set may name a later one
+            if name in chosen:
+                chosen |= self._of_set(settings)
         return tuple(node for node in self.nodes if node in chosen)
 
+    def _chosen(self, listed: Setting) -> set[str]:
+        names = set(self.names(listed, Effect.REFUSED))
+        return names | (self.nodes.keys() if any(name.upper() == "ALL" for name in names) else set())
+
     def _of_set(self, settings: Settings) -> set[str]:
-        found = set(self.names(settings["nodes"])) if "nodes" in settings else set[str]()
+        found = self._chosen(settings["nodes"]) if "nodes" in settings else set[str]()
         if feature := settings.get("feature"):
             found |= {
                 node
@@ -124,11 +127,12 @@ class Site:
             }
         return found
 
-    def names(self, listed: Setting) -> tuple[str, ...]:
+    def names(self, listed: Setting, effect: Effect | None = None) -> tuple[str, ...]:
         """The names of a hostlist; none, with a complaint, if it is no hostlist."""
         found = expanded(listed.value) if listed.value else ()
         if isinstance(found, str):
-            self.complain(listed.place, f"{listed.written}={quoted(listed.value)} is not a hostlist: {found}")
+            message = f"{listed.written}={quoted(listed.value)} is not a hostlist: {found}"
+            self.complain(listed.place, message, effect)
             return ()
         return found
 
