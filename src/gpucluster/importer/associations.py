@@ -49,6 +49,7 @@ _FLAGS: dict[str, tuple[Effect | None, str]] = {  # sacctmgr(1): what is so with
     "enforceusagethreshold": (Effect.WIDER, "its jobs are not held below UsageThreshold"),
     "denyonlimit": (None, "a job above a limit waits instead of being refused"),
 }
+_OF_ROOT = "root of a spec has only the account root"
 _NO_FIELD = "the spec has no field for it"
 _WHY = {  # what an association of a spec is instead
     "adminlevel": "a spec has no operators or administrators of the database",
@@ -134,7 +135,7 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
             parent = name.lower()
         elif kind == "Account":  # the database has the names of accounts in lower case
             _account(site, found, _Account(name.lower(), parent, place), options)
-        elif name != ROOT_ACCOUNT:
+        elif name != ROOT_ACCOUNT or parent != ROOT_ACCOUNT:
             _user(site, found, _Account(name, parent, place), options)
     return found
 
@@ -196,7 +197,9 @@ def _define(site: Site, found: Associations, name: str, place: FileLine, options
     flags = [word for word in _value_of(options, "flags").split(",") if word]
     known = {} if _PERCENT in map(str.lower, flags) else _LIMITS_OF_QOS
     limits = _limits(site, place, who, options, known)
-    _report(site, place, who, options, taken=(*known, "priority", "preempt", "flags"))
+    _report(site, place, who, options, taken=(*known, "priority", "preempt", "flags", "limitfactor"))
+    if factor := options.get("limitfactor"):
+        _lost(site, place, who, factor, *_of_factor(factor.value))
     for flag in flags:
         effect, why = _FLAGS.get(flag.lower(), (None, ""))
         _lost(site, place, who, _Option(options["flags"].key, flag), why, effect)
@@ -206,6 +209,18 @@ def _define(site: Site, found: Associations, name: str, place: FileLine, options
         priority = "0"
     preempts = tuple(one for one in _value_of(options, "preempt").split(",") if one)
     found.defined[name] = _Qos(int(priority), preempts, limits)
+
+
+def _of_factor(value: str) -> tuple[str, Effect | None]:
+    """Without LimitFactor a job of the QOS has the limits of its accounts as they are."""
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = 1.0
+    start = "its jobs have the limits of their accounts, which are"
+    if factor > 1:
+        return f"{start} lower", Effect.REFUSED
+    return (f"{start} higher", Effect.WIDER) if 0 < factor < 1 else ("", None)
 
 
 def _value_of(options: _Options, key: str) -> str:
@@ -296,7 +311,7 @@ def _known_qos(site: Site, place: FileLine, who: str, names: tuple[str, ...]) ->
 def _user(site: Site, found: Associations, who: _Account, options: _Options) -> None:
     """A user in the account above; `who` is no account."""
     name, account = who.name, found.accounts.get(who.parent)
-    why = _why_not(parse_user_name, name)
+    why = _OF_ROOT if name == ROOT_ACCOUNT else _why_not(parse_user_name, name)
     if account is None or why:
         why = f"its account {who.parent} is not" if account is None else why
         site.complain(who.place, f"the user {name} is not imported: {why}", Effect.REFUSED)
