@@ -26,6 +26,7 @@ MaxJobCount=0
 PriorityDecayHalfLife=never
 SchedulerParameters=bf_interval=abc
 PriorityFlags=FAIR_TREE
+TopologyPlugin=topology/tree
 SchedulerParameters=bf_max_job_user=50,no_such,defer
 Licenses=Matlab_Dist:4,fluent@flex:10
 NodeName=w1 CPUs=8 RealMemory=16000 Feature=ib,GPU_MEM:80GB,c++17 CoreSpecCount=1.5 Weight=5

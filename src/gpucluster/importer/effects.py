@@ -15,6 +15,7 @@ NO_CHANGE = "nothing changes"  # how a reason ends if Slurm does the same withou
 FUTURE = "State=FUTURE: the node does not exist yet"
 UNUSED = "no partition has the node, so no job can run on it"
 NO_NODE = "no node of the partition is imported"
+CLOUD = "cloud"  # State of a node that Slurm makes when a job needs it
 DOWN = "the partition is DOWN"  # nobody uses it before the rule is written
 
 
@@ -45,6 +46,12 @@ def _denied(_key: str, before: str, after: str) -> Effect | None:
     return Effect.WIDER if set(_words(before)) - set(_words(after)) else None
 
 
+def _filters(_key: str, before: str, after: str) -> Effect | None:
+    """Rules of the site's own for each command of a user; two plugins only keep defaults and a log."""
+    had, has = ({word.removeprefix("cli_filter/") for word in _words(text)} for text in (before, after))
+    return Effect.WIDER if had - has - {"user_defaults", "syslog", "none"} else None
+
+
 def _private(_key: str, before: str, after: str) -> Effect | None:
     """What other users do not see. `cloud` is no such word: it shows nodes that are powered down."""
     return Effect.WIDER if set(_words(before)) - {*_words(after), "cloud", "none"} else None
@@ -58,11 +65,15 @@ def _enforced(_key: str, before: str, after: str) -> Effect | None:
     )
     if had - has:
         return Effect.WIDER
-    return Effect.REFUSED if has - had else None
+    return (
+        Effect.REFUSED if has - had - {"safe"} else None
+    )  # it holds jobs for limits in minutes, and a dump gives none
 
 
 def _drained(_key: str, before: str, after: str) -> Effect | None:
-    """A node that the site keeps free of jobs."""
+    """A node that the site keeps free of jobs, or makes for them."""
+    if before == CLOUD:
+        return Effect.REFUSED
     return Effect.WIDER if before in _KEPT_FREE and after not in _KEPT_FREE else None
 
 
@@ -144,7 +155,7 @@ def _x11(_key: str, before: str, after: str) -> Effect | None:
 
 
 def _asked(_key: str, before: str, after: str) -> Effect | None:
-    """Words that a job may ask for."""
+    """Words that a job may ask for, or plugins by which it is taken."""
     return Effect.REFUSED if set(_words(before)) - set(_words(after)) else None
 
 
@@ -196,6 +207,7 @@ _ALSO_NEW_BY_USE: _Table = (  # also where the site's files have no such key
 _BY_USE: _Table = (
     (_rule, "slurm.conf", ("disablerootjobs", "mcsplugin")),
     (_scripts, "slurm.conf", ("jobsubmitplugins",)),
+    (_filters, "slurm.conf", ("clifilterplugins",)),
     (_private, "slurm.conf", ("privatedata",)),
     (_private, "slurmdbd.conf", ("privatedata",)),
     (_rule, "partition", ("allowaccounts", "allowqos", "allowgroups", "allocnodes", "rootonly", "reqresv")),
@@ -215,7 +227,7 @@ _BY_USE: _Table = (
     (_counted, "slurm.conf", ("selecttypeparameters",)),
     (_x11, "slurm.conf", ("prologflags",)),
     (_options, "slurm.conf", ("plugstackconfig",)),
-    (_asked, "slurm.conf", ("licenses",)),
+    (_asked, "slurm.conf", ("licenses", "authalttypes", "nodefeaturesplugins")),
     (_asked, "node", ("features", "nodename")),
     (_asked, "partition", ("partitionname",)),
     (_gres, "node", ("gres",)),

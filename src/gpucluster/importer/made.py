@@ -7,7 +7,7 @@ from gpucluster.importer.write_yaml import Value
 
 FIRST_MADE_UP = 100_001  # a uid for a user without one in `passwd`
 _SHOWN = 3  # names in a sentence
-# (kind, node or partition, key) -> why the spec has another value or none, from where that was decided
+# (kind, node or partition, key; of a whole file only the kind) -> why the spec has another value or none, from where that was decided
 Reasons = dict[tuple[str, str, str], str]
 
 

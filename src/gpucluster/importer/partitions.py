@@ -14,6 +14,8 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.spec.fields import MAX_NODES
 
 LONGEST_TIME_MIN = 365 * 1440
+_LONGEST = f"Slurm ignores a default above MaxTime, and takes MaxTime: {NO_CHANGE}"
+_ALL_CPUS = "not imported: with `exclusive` a job has all CPUs of its nodes, and `max_cpus_per_node` would let none start"
 _MOST_TIER = MAX_NODES  # of a spec; Slurm takes 0 to 65533
 
 
@@ -39,29 +41,46 @@ def partitions_of(  # noqa: PLR0917 -- the site, and what its parts have become
         made: dict[str, Value] = {"name": new, "pools": of}
         if name == chosen:
             made["default"] = True
-        longest = _minutes(settings, "maxtime")
-        if longest is not None and longest <= LONGEST_TIME_MIN:
-            made["max_time"] = keys.duration(max(1, longest))
-        usual = _minutes(settings, "defaulttime") if "defaulttime" in settings else longest
-        usual = min(one for one in (usual, longest, LONGEST_TIME_MIN) if one is not None)
-        made["default_time"] = keys.duration(max(1, usual))
+        made |= _times(settings, new, reasons)
         if "topology" in settings and settings["topology"].value in named:
             made["topology"] = settings["topology"].value
         if tiers[name] > 1:
             made["tier"] = tiers[name]
-        most = number_of(settings, "maxcpuspernode")
+        exclusive = _exclusive(site.cluster, settings)
         least = min(cpus_of(group.hardware) for group in groups if name in group.partitions)
-        if most is not None and 0 < most <= least:
-            made["max_cpus_per_node"] = most
+        made |= _most_cpus(settings, new, least, reasons, exclusive=exclusive)
         only_gpus = all(group.hardware.gpu_count for group in groups if name in group.partitions)
         if cpus_have_place and only_gpus and "max_cpus_per_node" not in made:
             made["requires_gpus"] = False  # the plan would refuse jobs without GPUs; Slurm does not
-        if _exclusive(site.cluster, settings):
+        if exclusive:
             made["exclusive"] = True
         threads = max(threads_of[group] for group in groups if name in group.partitions)
         memory = memory_of_threads(settings, threads)
         reasons |= {("partition", new, key): why_of_threads(key, threads) for key in memory}
         yield {**made, **_with_extra({**kept_memory(site.cluster, settings), **settings, **memory})}
+
+
+def _times(settings: Settings, name: str, reasons: Reasons) -> dict[str, Value]:
+    """The longest and the default time; Slurm has the longest for a default above it."""
+    made: dict[str, Value] = {}
+    longest = _minutes(settings, "maxtime")
+    if longest is not None and longest <= LONGEST_TIME_MIN:
+        made["max_time"] = keys.duration(max(1, longest))
+    usual = _minutes(settings, "defaulttime") if "defaulttime" in settings else longest
+    if longest is not None and _is_above(settings, longest):
+        reasons["partition", name, "defaulttime"] = _LONGEST
+    usual = min(one for one in (usual, longest, LONGEST_TIME_MIN) if one is not None)
+    return {**made, "default_time": keys.duration(max(1, usual))}
+
+
+def _most_cpus(
+    settings: Settings, name: str, least: int, reasons: Reasons, *, exclusive: bool
+) -> dict[str, Value]:
+    """The limit of CPUs on a node; `least` are those of the smallest node of the partition."""
+    most = number_of(settings, "maxcpuspernode")
+    if most is not None and exclusive:
+        reasons["partition", name, "maxcpuspernode"] = _ALL_CPUS
+    return {"max_cpus_per_node": most} if most is not None and 0 < most <= least and not exclusive else {}
 
 
 def _cpus_have_place(site: Site, groups: Iterable[Group]) -> bool:
@@ -114,6 +133,15 @@ def _with_extra(line: Settings) -> dict[str, Value]:
     if tier is not None and tier.written == "Priority":
         found.setdefault("PriorityJobFactor", tier.value)
     return {"extra": found} if found else {}
+
+
+def _is_above(settings: Settings, longest: int) -> bool:
+    """Whether the default time is above the longest one, which a spec takes as it is."""
+    try:
+        usual = keys.minutes(settings["defaulttime"].value) if "defaulttime" in settings else 0
+    except ValueError:
+        return False
+    return longest <= LONGEST_TIME_MIN and (usual is None or usual > longest)
 
 
 def _minutes(settings: Settings, key: str) -> int | None:

@@ -62,7 +62,7 @@ def _why_time(value: str) -> str:
         return "it is no time of Slurm's"
     if found is None or found > LONGEST_TIME_MIN:
         return f"a time of a spec is at most {LONGEST_TIME_MIN // 1440} days"
-    return "a time of a spec is at least 1 min" if not found else "a default time is at most the longest time"
+    return "a time of a spec is at least 1 min"
 
 
 def _owned(kind: str, old: Setting) -> str:
@@ -85,7 +85,9 @@ class WhyLost:
             else "",
             SLURMS_OWN if is_default(kind, key, old.value) else "",
             self.made.reasons.get(at, ""),
-            "its topology is not imported" if kind.startswith("topology.") else "",
+            self.made.reasons.get((kind, "", ""), "its topology is not imported")
+            if kind.startswith("topology.")
+            else "",
             _LINES_OF_OTHERS.get(kind, ""),
             "a spec for hosts has one head"
             if kind == "slurm.conf" and key.startswith("slurmctldhost ")

@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # kind -> key -> its 
     "node": {"port": ("6818",)},
     "partition": {
         "allowaccounts": ("all",), "allowqos": ("all",), "maxcpuspernode": ("unlimited",), "oversubscribe": ("no",),
-        "prioritytier": ("1",), "selecttypeparameters": ("none",),
+        "powerdownonidle": ("no",), "prioritytier": ("1",), "selecttypeparameters": ("none",),
     },
     "cgroup.conf": {
         "allowedramspace": ("100",), "allowedswapspace": ("0",), "cgroupmountpoint": ("/sys/fs/cgroup",), "enablecontrollers": ("no",),

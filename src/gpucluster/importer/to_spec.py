@@ -6,7 +6,7 @@ Names that a spec refuses are changed, and addresses that the files do not have 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpucluster.importer.addresses import MADE_UP, Addresses, address_of, reachable
-from gpucluster.importer.effects import FUTURE, NO_CHANGE, UNUSED
+from gpucluster.importer.effects import CLOUD, FUTURE, NO_CHANGE, UNUSED
 from gpucluster.importer.gpus import gpus_of, why_changed
 from gpucluster.importer.hardware import NO_MEMORY_MIB, machine_of, threads_as_one
 from gpucluster.importer.made import Made, Reasons, mapping
@@ -14,13 +14,17 @@ from gpucluster.importer.memory import counts_memory
 from gpucluster.importer.names import host_name, new_names, partition_name, short_name, unused
 from gpucluster.importer.partitions import partitions_of
 from gpucluster.importer.pools import Group, groups_of, machine_names, parts_of, pool_names, strange_features
-from gpucluster.importer.site import JOB_CONTAINER, Site
+from gpucluster.importer.site import JOB_CONTAINER, Settings, Site
 from gpucluster.importer.slurm_part import slurm_of
-from gpucluster.importer.topology import IMEX, OFF_FABRIC, several_of, topology_of
+from gpucluster.importer.topology import IMEX, NOT_READ, OFF_FABRIC, is_read, several_of, topology_of
 from gpucluster.importer.write_yaml import Value
 from gpucluster.slurm.hostlist import expand_slurm, fold
 from gpucluster.spec.yaml import MAX_BYTES
 
+_MADE_BY_SLURM = (
+    "ResumeProgram of the site makes this machine, and nothing makes the hosts of a spec: take out those that are not "
+    "there, their jobs wait"
+)
 MOST_POOLS = MAX_BYTES // 100  # a line of a pool has more than 100 characters
 
 
@@ -38,7 +42,7 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
     addresses = Addresses(used={address for node in nodes if (address := address_of(site.nodes[node]))})
     head, machines, pools = _head(site, nodes.values(), addresses), machine_names(groups), pool_names(groups)
     reasons, switches = _reasons(site, nodes), _switches(site, nodes)
-    topology = several_of(site, nodes) if site.named else topology_of(site, nodes, switches)
+    topology = _topology(site, nodes, switches, reasons)
     spec: dict[str, Value] = {
         "schema": 1,
         "name": name or _cluster_name(site),
@@ -59,7 +63,7 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
             partitions_of(site, partitions, groups, pools, mapping(topology.get("named")), reasons)
         ),
     }
-    sentences = (*_sentences(addresses, site), *_off_fabric(topology))
+    sentences = (*_sentences(addresses, {node: site.nodes[node] for node in nodes}), *_off_fabric(topology))
     return Made(spec, nodes, partitions, left_out, sentences, switches, reasons)
 
 
@@ -89,6 +93,8 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
             and (why := why_changed(settings["gres"].value))
         ):
             found["node", new, "gres"] = f"not imported: {why}"
+        if "state" in settings and settings["state"].value.lower() == CLOUD:
+            found["node", new, "state"] = _MADE_BY_SLURM
         if (threads := threads_as_one(settings)) > 1:
             found["node", new, "cpus"] = (
                 f"the site counts a core as a CPU, gpucluster each of its {threads} threads"
@@ -113,6 +119,17 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
             "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"
         )
     return found
+
+
+def _topology(
+    site: Site, nodes: Mapping[str, str], switches: Mapping[str, str], reasons: Reasons
+) -> dict[str, Value]:
+    if site.named:
+        return several_of(site, nodes)
+    if is_read(site.cluster):
+        return topology_of(site, nodes, switches)
+    reasons["topology.conf", "", ""] = NOT_READ
+    return {}
 
 
 def _switches(site: Site, nodes: Mapping[str, str]) -> dict[str, str]:
@@ -160,19 +177,19 @@ def _head(site: Site, nodes: Iterable[str], addresses: Addresses) -> dict[str, V
     return {"name": name, "address": addresses.of(None if found in addresses.used else found)}
 
 
-def _sentences(addresses: Addresses, site: Site) -> Iterator[str]:
+def _sentences(addresses: Addresses, nodes: Mapping[str, Settings]) -> Iterator[str]:
     if addresses.made:
         yield (
             f"{addresses.made} addresses are made up, from {MADE_UP}: the files have names or none. "
             "Write the real ones before `gpucluster inventory NAME`."
         )
     yield "hosts.ssh.user is made up: slurm.conf does not name the account for Ansible."
-    slices = sorted({host_name(node) for node, one in site.nodes.items() if gpus_of(one).slices})
+    slices = sorted({host_name(node) for node, one in nodes.items() if gpus_of(one).slices})
     if slices:
         yield (
             f"each MIG slice of {', '.join(slices[:3])}{' and more' if len(slices) > 3 else ''} counts as a GPU: the files do not "
             "name the GPUs. Write the machine's GPUs, and `sharing.mig` of the pool, before real nodes."
         )
-    without = sum(1 for settings in site.nodes.values() if "realmemory" not in settings)
+    without = sum(1 for settings in nodes.values() if "realmemory" not in settings)
     if without:
         yield f"the memory of {without} nodes is made up, {NO_MEMORY_MIB} MiB a CPU: their lines have no RealMemory."

@@ -3,13 +3,22 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from gpucluster.importer.site import Site, Switch
+from gpucluster.importer.effects import NO_CHANGE
+from gpucluster.importer.site import Settings, Site, Switch
 from gpucluster.importer.write_yaml import Value
 from gpucluster.slurm.hostlist import fold
 
 MAX_LEVELS = 16
 OFF_FABRIC = "off-fabric"  # the switch of nodes that are on none
 IMEX = "switch/nvidia_imex"  # SwitchType
+_READERS = ("topology/tree", "topology/block")  # TopologyPlugin
+NOT_READ = f"Slurm reads topology.conf only with TopologyPlugin={' or '.join(_READERS)}: {NO_CHANGE}"
+
+
+def is_read(cluster: Settings) -> bool:
+    """Whether Slurm reads topology.conf. topology.yaml it reads always."""
+    plugin = cluster.get("topologyplugin")
+    return plugin is not None and plugin.value.lower() in _READERS
 
 
 def topology_of(

@@ -71,7 +71,7 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
     "partition": {
         "partitionname": "the field `name`", "nodes": "the field `pools`", "default": "the field `default`",
         "maxtime": "the field `max_time`", "defaulttime": "the field `default_time`",
-        "suspendtime": POWER, "resumetimeout": POWER, "suspendtimeout": POWER, "prioritytier": "the field `tier`",
+        "suspendtime": POWER, "resumetimeout": POWER, "suspendtimeout": POWER, "powerdownonidle": POWER, "prioritytier": "the field `tier`",
         "priority": "the field `tier`", "oversubscribe": _SHARE, "shared": _SHARE,
         "exclusive": "the field `exclusive`", "qos": "the field `qos`", "allowaccounts": "the field `accounts`",
         "allowqos": "the field `allow_qos`", "maxcpuspernode": "the field `max_cpus_per_node`",

@@ -80,7 +80,7 @@ def effects(files: list[Path]) -> list[tuple[Effect, str]]:
         ("partition", "QOS=q", Effect.WIDER, "QOS"),
         ("partition", "MaxNodes=x", Effect.WIDER, "MaxNodes"),
         ("partition", "MaxMemPerNode=9000x", Effect.WIDER, "MaxMemPerNode"),
-        ("partition", "DefaultTime=380-0", Effect.ENDED, "DefaultTime"),
+        ("partition", "MaxTime=UNLIMITED DefaultTime=380-0", Effect.ENDED, "DefaultTime"),
         ("partition", "OverTimeLimit=-1", Effect.ENDED, "OverTimeLimit"),
         ("partition", "DefMemPerCPU=4000", Effect.ENDED, "DefMemPerCPU"),
         ("cluster", "AccountingStorageEnforce=associations", Effect.WIDER, "AccountingStorageEnforce"),
@@ -383,7 +383,7 @@ def test_what_the_spec_has_no_field_for_is_no_field_of_its_model(tmp_path: Path)
     """Regression: the switches of a topology that was dropped were said to have no field."""
     known = set(_fields(ClusterSpec, set()))
     assert {"licenses", "topology", "features", "gpus"} <= known
-    site(tmp_path, cluster="NodeSet=x Nodes=n1", partition="LLN=maybe")
+    site(tmp_path, cluster="NodeSet=x Nodes=n1\nTopologyPlugin=topology/tree", partition="LLN=maybe")
     (tmp_path / "topology.conf").write_text("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1,n2\n")
     (tmp_path / "gres.conf").write_text("AutoDetect=nvml\n")
     for folder in (tmp_path, *SITES.iterdir()):

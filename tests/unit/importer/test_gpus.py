@@ -104,7 +104,7 @@ def test_a_site_wide_default_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("partition", "key", "change", "reason"),
     [
-        ("MaxTime=30 DefaultTime=60", "DefaultTime", Change.CHANGED, "a default time is at most the longest time"),
+        ("MaxTime=30 DefaultTime=60", "DefaultTime", Change.CHANGED, "Slurm ignores a default above MaxTime, and takes MaxTime: nothing changes"),
         ("MaxTime=30 DefaultTime=0", "DefaultTime", Change.CHANGED, "a time of a spec is at least 1 min"),
         ("DefaultTime=abc", "DefaultTime", Change.CHANGED, "it is no time of Slurm's"),
         ("MaxTime=1:2:3:4", "MaxTime", Change.CHANGED, "it is no time of Slurm's"),

@@ -163,11 +163,12 @@ REFUSED = [
 def test_topology_that_does_not_fit_is_reported_and_the_rest_is_imported(
     tmp_path: Path, text: str, why: str
 ) -> None:
-    (tmp_path / "slurm.conf").write_text(_NODES)
+    plugin = "block" if text.startswith("BlockName") else "tree"
+    (tmp_path / "slurm.conf").write_text(f"TopologyPlugin=topology/{plugin}\n{_NODES}")
     (tmp_path / "topology.conf").write_text(text)
     found = import_files([tmp_path], version=VERSION)
     assert [complaint.message for complaint in found.complaints] == [f"the topology is not imported: {why}"]
-    assert "topology" not in found.text
+    assert "topology:" not in found.text
 
 
 _BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
@@ -187,7 +188,10 @@ _BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
 )
 def test_imex_channels_of_blocks_are_imported(tmp_path: Path, topology: str, has: bool, told: str) -> None:
     """Regression: jobs of an NVL72 rack lost their IMEX channels."""
-    (tmp_path / "slurm.conf").write_text(f"SwitchType=switch/nvidia_imex\n{_NODES}")
+    plugin = "block" if has else "tree"
+    (tmp_path / "slurm.conf").write_text(
+        f"SwitchType=switch/nvidia_imex\nTopologyPlugin=topology/{plugin}\n{_NODES}"
+    )
     (tmp_path / "topology.conf").write_text(topology)
     found = import_files([tmp_path], version=VERSION)
     assert ("imex: true" in found.text) == has

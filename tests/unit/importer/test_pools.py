@@ -115,7 +115,7 @@ def test_nodes_off_the_fabric_cost_themselves_alone(tmp_path: Path) -> None:
     tree = (
         "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\nSwitchName=core Switches=leaf[1-2]\n"
     )
-    found, spec = imported(tmp_path, NODES, conf=tree)
+    found, spec = imported(tmp_path, f"TopologyPlugin=topology/tree\n{NODES}", conf=tree)
     assert spec.slurm is not None
     assert spec.slurm.topology is not None
     assert spec.slurm.topology.tree == {
