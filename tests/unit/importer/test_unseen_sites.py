@@ -106,6 +106,8 @@ def test_default_time_above_the_longest_is_the_longest(tmp_path: Path) -> None:
         ("NodeSet=s Nodes=ALL", ["n1", "n2", "n3", "n4"], []),
         ("NodeSet=s Nodes=t\nNodeSet=t Nodes=n[2-3]", ["n2", "n3"], []),
         ("NodeSet=s Nodes=n4 Feature=x", ["n4"], []),
+        ("NodeSet=t Nodes=n3\nNodeSet=s Nodes=n4,t", ["n4"], ["'t' of Nodes is not the name of a node"]),
+        ('NodeSet=s Nodes=" n1, n[3-4],"', ["n1", "n3", "n4"], []),
     ],
 )  # fmt: skip
 def test_sets_of_nodes_are_those_of_slurm(
