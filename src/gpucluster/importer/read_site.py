@@ -193,11 +193,7 @@ def _partitions_checked(site: Site) -> None:
         listed = settings.get("nodes")
         if listed is None:
             continue
-        strange = [
-            name
-            for name in site.names(listed, Effect.REFUSED)
-            if name not in site.nodes and name not in site.nodesets and name.upper() != "ALL"
-        ]
+        strange = [name for name in site.chosen(settings) if name not in site.nodes]
         if strange:
             more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
             site.complain(listed.place, f"{quoted(strange[0])}{more} of Nodes is not the name of a node")

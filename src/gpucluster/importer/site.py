@@ -3,6 +3,7 @@
 Each value keeps its file and line. Two sites, the files of a user and our rendered files, can be compared key by key. Pure.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from gpucluster.text import quoted
 
 MAX_NODES = hostlist.SLURM_MOST
 _HOSTLIST_LENGTH = 1 << 20
+_BETWEEN = re.compile(r"[\t, \n]+")  # hostlist.c: names are divided by each of them
 JOB_CONTAINER = "job_container.conf"
 
 Key = tuple[str, str, str]  # kind, name ("" for a key of the whole file), key in its canonical spelling
@@ -101,27 +103,30 @@ class Site:
 
     def members(self, partition: Settings) -> tuple[str, ...]:
         """The nodes of a partition, in the order of the site, without names that are no nodes."""
-        listed = partition.get("nodes")
-        if listed is None:
-            return ()
-        chosen = self._chosen(listed)
-        for (
-            name,
-            settings,
-        ) in self.nodesets.items():  # slurmctld takes each line once, so a set may name a later one
-            if name in chosen:
-                chosen |= self._of_set(settings)
+        chosen = self.chosen(partition)
         return tuple(node for node in self.nodes if node in chosen)
 
-    def _chosen(self, listed: Setting) -> set[str]:
-        names = set(self.names(listed, Effect.REFUSED))
-        return names | (self.nodes.keys() if any(name.upper() == "ALL" for name in names) else set())
+    def chosen(self, partition: Settings) -> dict[str, None]:
+        """The names of a partition in their order, sets replaced. slurmctld takes each set once, so one may name a later one."""
+        listed = partition.get("nodes")
+        found = dict[str, None]() if listed is None else self._chosen(listed)
+        for name, settings in self.nodesets.items():
+            if name in found:
+                del found[name]
+                found |= self._of_set(settings)
+        return found
 
-    def _of_set(self, settings: Settings) -> set[str]:
-        found = self._chosen(settings["nodes"]) if "nodes" in settings else set[str]()
+    def _chosen(self, listed: Setting) -> dict[str, None]:
+        made = dict[str, None]()
+        for name in self.names(listed, Effect.REFUSED):
+            made |= dict.fromkeys(self.nodes if name.upper() == "ALL" else (name,))
+        return made
+
+    def _of_set(self, settings: Settings) -> dict[str, None]:
+        found = self._chosen(settings["nodes"]) if "nodes" in settings else dict[str, None]()
         if feature := settings.get("feature"):
             found |= {
-                node
+                node: None
                 for node, of in self.nodes.items()
                 if "features" in of and feature.value in of["features"].value.split(",")
             }
@@ -177,6 +182,6 @@ def put(settings: Settings, kind: str, pair: Pair, place: FileLine) -> None:
 def expanded(text: str, most: int = MAX_NODES) -> tuple[str, ...] | str:
     """The names of a hostlist, or the reason why it is none."""
     try:
-        return expand(text, most=most, longest=_HOSTLIST_LENGTH)
+        return expand(_BETWEEN.sub(",", text).strip(","), most=most, longest=_HOSTLIST_LENGTH)
     except HostlistError as error:
         return str(error)
