@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from real_kubernetes import Kubernetes, Manifest
@@ -53,7 +54,7 @@ class Ruled:
         return found
 
 
-def a_pod(name: str, *, owner: Manifest | None = None, **spec: str) -> Manifest:
+def a_pod(name: str, *, owner: Manifest | None = None, **spec: Any) -> Manifest:
     resources = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
     container = {"name": "main", "image": "registry.example.org/x:1", "resources": resources}
     one = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": TEAM}}
@@ -124,12 +125,68 @@ def test_member_may_not_remove_the_gates_of_the_queue(ruled: Ruled) -> None:
     assert ruled.as_member("label", "pod", "waits", "a=b").code == 0
 
 
-def test_pods_of_a_member_have_no_class_of_the_system(ruled: Ruled) -> None:
+def test_pods_of_a_member_have_a_class_of_the_list(ruled: Ruled) -> None:
     """Regression: such a pod evicts every other from its node."""
     for name in ("system-node-critical", "system-cluster-critical"):
         said = ruled.create(a_pod("urgent", priorityClassName=name))
-        assert "a pod of a team has no PriorityClass of the system" in said
+        assert "a pod of a team has the PriorityClass of gangs or of services, or none" in said
+    said = ruled.create(a_pod("urgent", priorityClassName=f"{NAME}-service"))
+    assert "only the spec gives pods the PriorityClass of services" in said
     assert ruled.create(a_pod("usual", priorityClassName=f"{NAME}-gang")) == ""
+
+
+def workloads(name: str, spec: Manifest) -> Iterator[Manifest]:
+    """What a member makes pods of, with the same pod in each."""
+    selected = {"matchLabels": {"app": name}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    once = {"template": {"spec": {**spec, "restartPolicy": "Never"}}}
+    jobs = {"replicatedJobs": [{"name": "a", "template": {"spec": once}}]}
+    running = {"replicas": 0, "selector": selected, "template": template}
+    group = {"replicas": 0, "leaderWorkerTemplate": {"workerTemplate": template, "leaderTemplate": template}}
+    runtime = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [{**jobs["replicatedJobs"][0], "name": "node"}]}}}  # fmt: skip
+    for api_version, kind, made in (
+        ("apps/v1", "Deployment", running),
+        ("apps/v1", "ReplicaSet", running),
+        ("apps/v1", "StatefulSet", {**running, "serviceName": name}),
+        ("batch/v1", "CronJob", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": once}}),
+        ("batch/v1", "Job", {**once, "suspend": True}),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {**jobs, "suspend": True}),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", group),
+        ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", runtime),
+    ):
+        yield {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": TEAM}, "spec": made}  # fmt: skip
+
+
+def test_workloads_of_a_member_have_no_class_of_services(ruled: Ruled) -> None:
+    """A controller makes their pods, which the rule of pods admits."""
+    refusal = "only the spec gives pods the PriorityClass of services"
+    for one in workloads("urgent", a_pod("x", priorityClassName=f"{NAME}-service")["spec"]):
+        assert refusal in ruled.create(one), one["kind"]
+    for one in workloads("usual-one", a_pod("x", priorityClassName=f"{NAME}-gang")["spec"]):
+        assert refusal not in ruled.create(one), one["kind"]
+
+
+VOLUMES: tuple[Manifest, ...] = (
+    {"nfs": {"server": "192.0.2.1", "path": "/"}},
+    {"iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.org.example:a", "lun": 0}},
+    {"csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "192.0.2.1", "share": "/"}}},
+    {"hostPath": {"path": "/"}},
+)
+
+
+def test_pods_of_a_team_mount_volumes_of_the_list(ruled: Ruled) -> None:
+    """Regression: the host mounted `nfs` and `iscsi` of any address, outside the network policy."""
+    for volume in VOLUMES:
+        said = ruled.create(a_pod("mounts", volumes=[{"name": "a", **volume}]))
+        assert "Forbidden" in said or "forbidden" in said, volume
+        if "hostPath" not in volume:  # Pod Security is asked first
+            assert "a pod of a team mounts claims, and what Kubernetes itself gives it" in said
+    usual: tuple[Manifest, ...] = (
+        {"emptyDir": {}},
+        {"configMap": {"name": "kube-root-ca.crt"}},
+        {"downwardAPI": {"items": []}},
+    )
+    assert ruled.create(a_pod("mounts", volumes=[{"name": f"v{number}", **one} for number, one in enumerate(usual)])) == ""  # fmt: skip
 
 
 def test_service_of_a_member_has_no_external_address(ruled: Ruled) -> None:

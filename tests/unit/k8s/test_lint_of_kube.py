@@ -242,6 +242,40 @@ def test_default_limit_of_a_team_is_a_fact_of_the_plan() -> None:
     assert [one for one in check([job], known) if one.rule == "resources"] == []
 
 
+def _job(namespace: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "registry.example.org/a:1", "resources": {"limits": {"memory": "1Gi"}}}
+    template = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+    metadata = {"name": "a", "namespace": namespace}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(("spec", "refused"), [
+    ({"volumes": [{"name": "a", "nfs": {"server": "10.0.0.1", "path": "/"}}]}, True),
+    ({"volumes": [{"name": "a", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2026-01.org.example:a", "lun": 0}}]}, True),
+    ({"priorityClassName": "of-others"}, True),
+    ({"volumes": [{"name": "a", "emptyDir": {}}], "priorityClassName": "kube-gang"}, False),
+])  # fmt: skip
+def test_policies_of_the_plan_judge_a_job_by_hand(spec: dict[str, Any], refused: bool) -> None:
+    """Only the rendered tree has them as manifests. Red before: no finding, and the API server refused the pods."""
+    _, known = rendered()
+    found = [one.path for one in check([_job("research", **spec)], known) if one.rule == "admission-policy"]
+    assert found == (["spec.template.spec"] if refused else [])
+    other = check([_job("of-others", **spec)], known)
+    assert not [one for one in other if one.rule == "admission-policy"], "a namespace of nobody here"
+
+
+def test_policy_of_the_manifests_counts_before_that_of_the_plan() -> None:
+    documents, known = rendered()
+    manifests = [
+        *(deepcopy(document.value) for document in documents),
+        _job("research", volumes=[{"name": "a", "nfs": {}}]),
+    ]
+    assert len([one for one in check(manifests, known) if one.rule == "admission-policy"]) == 1
+    policy = pick(manifests, "ValidatingAdmissionPolicy/kube-team-pods")
+    policy["spec"]["validations"] = [{"expression": "true"}]
+    assert not [one for one in check(manifests, known) if one.rule == "admission-policy"]
+
+
 def test_gang_without_topology_request_is_reported() -> None:
     """Kueue would give it only the flavor without a topology, which has no GPU."""
     documents, known = rendered()
