@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
 from gpucluster.k8s import argocd, flux, guide, shapes, waves
-from gpucluster.k8s.manifest import documents, rewrite, scalar
+from gpucluster.k8s.manifest import Manifest, documents, rewrite, scalar
 from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import (
     charts,
@@ -110,6 +110,18 @@ def render(
     gitops = flux.flux(of, texts) | argocd.argocd(of, texts)
     texts |= gitops | guide.kustomizations(texts) | guide.pages(of, texts)
     return tuple(Artifact(f"{names.K8S_DIR}/{path}", texts[path].encode()) for path in sorted(texts))
+
+
+def pod_rules(plan: ClusterPlan) -> tuple[Manifest, ...]:
+    """Return the namespaces of the teams, and the admission policies of their pods with their bindings."""
+    of = site(plan, None, None)
+    rows = (one for one in COMPONENTS if one.views in (teams.namespaces, teams.guards, teams.team_rules))
+    return tuple(
+        made
+        for component in rows
+        for _, view in component.views(of)
+        for made in documents(_filled(component.template, view))
+    )
 
 
 @cache

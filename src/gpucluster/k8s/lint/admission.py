@@ -1,15 +1,16 @@
-"""Whether the admission policies of the manifests admit their pods. The API server accepts a Job or a JobSet and refuses
+"""Whether the admission policies of the manifests, and of the plan, admit their pods. The API server accepts a Job or a JobSet and refuses
 its pods later, without an error at the workload."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cel import Context
 from cel.stdlib import STDLIB_FUNCTIONS
 
 from gpucluster.k8s.lint import cel
+from gpucluster.k8s.lint.document import documents
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, build
 from gpucluster.k8s.lint.pods import Pods, pods_of
 from gpucluster.k8s.lint.policies import GROUP, POLICY, POLICY_KIND
 from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
@@ -18,17 +19,28 @@ _BINDING = f"{POLICY_KIND}Binding.{GROUP}"
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
-    for binding in manifests.all(_BINDING):
-        policy = manifests.get(POLICY, text(at(binding.body, "spec", "policyName")))
+    """An object of the manifests counts before the plan's of the same name."""
+    plan, _ = build(documents(manifests.facts.pod_rules), manifests.facts)
+    sets = (manifests, plan)
+    for binding in _of_any(sets, _BINDING):
+        policy = _get(sets, POLICY, text(at(binding.body, "spec", "policyName")))
         if (
             policy
             and "Deny" in items(at(binding.body, "spec", "validationActions"))
             and _is_about_pods(policy)
         ):
             for thing in manifests.objects:
-                if _selects(manifests, binding, thing.namespace):
+                if _selects(sets, binding, thing.namespace):
                     for pods in pods_of(thing):
                         yield from _evaluate(policy, pods)
+
+
+def _of_any(sets: tuple[ManifestSet, ...], key: str) -> Iterable[Obj]:
+    return {one.name: one for known in reversed(sets) for one in known.all(key)}.values()
+
+
+def _get(sets: tuple[ManifestSet, ...], key: str, name: str) -> Obj | None:
+    return next((found for known in sets if (found := known.get(key, name))), None)
 
 
 def _is_about_pods(policy: Obj) -> bool:
@@ -38,9 +50,9 @@ def _is_about_pods(policy: Obj) -> bool:
     )
 
 
-def _selects(manifests: ManifestSet, binding: Obj, name: str) -> bool:
-    """Only namespaces of the manifests are compared. A binding with another kind of selector is left out."""
-    namespace = manifests.get("Namespace", name)
+def _selects(sets: tuple[ManifestSet, ...], binding: Obj, name: str) -> bool:
+    """Only namespaces of the manifests and of the plan are compared. A binding with another kind of selector is left out."""
+    namespace = _get(sets, "Namespace", name)
     match = mapping(at(binding.body, "spec", "matchResources"))
     selector = mapping(match.get("namespaceSelector"))
     if (

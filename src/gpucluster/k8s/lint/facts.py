@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucluster.k8s.lint.custom_resources import CustomResource
+from gpucluster.k8s.manifest import Manifest
 
 ANY: frozenset[str] = frozenset()  # a label whose value is known only on the running node
 
@@ -64,3 +65,4 @@ class Facts:
         default_factory=dict[str, Mapping[str, str]]
     )  # namespace -> the limits that its LimitRange gives to a container without them
     resources: tuple[CustomResource, ...] = ()  # in addition to those of the catalog
+    pod_rules: tuple[Manifest, ...] = ()  # namespaces and admission policies that the manifests need not hold

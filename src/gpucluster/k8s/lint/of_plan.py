@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.k8s.lint.facts import ANY, Distribution, Facts, PoolFacts, Present, Taint
+from gpucluster.k8s.render import pod_rules
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, Lustre, values
@@ -37,6 +38,7 @@ def facts(plan: ClusterPlan) -> Facts:
         present=(*_BY_CHARTS, *_by_bindings(plan, part)),
         limits={team.namespace: {values.MEMORY: _DEFAULT_LIMIT} for team in part.teams},
         by_hand=frozenset({"Secret"}),  # workloads name Secrets; their values are in no file
+        pod_rules=pod_rules(plan),
     )
 
 

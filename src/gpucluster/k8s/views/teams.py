@@ -9,9 +9,12 @@ from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model import OwnNetwork
 from gpucluster.plan.model.kubernetes import PodSecurity
-from gpucluster.plan.model.values import CPU, MEMORY, quantity
+from gpucluster.plan.model.values import CPU, GANG, MEMORY, SERVICE, quantity
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
+# The volumes that a pod of a team may have: those of Pod Security's level "restricted" without `csi`, whose driver can mount an
+# address that the pod names, as csi-driver-nfs does. `lint` evaluates the policy itself.
+_MOUNTED = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret")  # fmt: skip
 _LINK_LOCAL = "169.254.0.0/16"  # the metadata service and similar addresses
 
 
@@ -93,6 +96,9 @@ class TeamRules:
     labels: str
     groups: str  # a list in CEL
     namespaces: str
+    classes: str  # a list in CEL
+    service: str
+    mounted: str  # a condition in CEL on the volume `v`
 
 
 def namespaces(site: Site) -> Iterator[tuple[str, Namespace]]:
@@ -191,5 +197,8 @@ def team_rules(site: Site) -> Iterator[tuple[str, TeamRules]]:
             labels=scalar(site.labels),
             groups=scalar([team.group for team in site.kubernetes.teams]),
             namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}),
+            classes=scalar([site.name(GANG), site.name(SERVICE)]),
+            service=scalar(site.name(SERVICE)),
+            mounted=" || ".join(f"has(v.{kind})" for kind in _MOUNTED),
         ),
     )
