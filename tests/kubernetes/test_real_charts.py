@@ -197,6 +197,21 @@ def test_release_of_others_is_refused(desk: Desk) -> None:
     assert desk.unsettled() == ()
 
 
+def test_controller_of_others_is_refused(desk: Desk) -> None:
+    """Regression: `up` put a second one beside it, and its own definitions over those of the other."""
+    desk.helm("uninstall", "lws", "--namespace", desk.release("lws").namespace, "--wait")
+    verb, how, _, *chart = desk.upgrade("lws")
+    place = ("--namespace", "elsewhere")
+    desk.helm(verb, how, "theirs", *chart[:-2], *place, "--create-namespace")
+    with pytest.raises(StateError, match="LeaderWorkerSet is there, and is not of") as found:
+        desk.apply()
+    assert "elsewhere/Deployment/" in found.value.message
+    assert "the release theirs in elsewhere (lws-" in found.value.message
+    desk.helm("uninstall", "theirs", *place, "--wait")
+    assert desk.apply() == ("lws",)
+    assert desk.unsettled() == ()
+
+
 def test_down_uninstalls_all(desk: Desk) -> None:
     down(desk.access, desk.steps, holder=HOLDER, delete_data=True, limit_s=LIMIT_S)
     assert desk.helm("list", "--all-namespaces", "--all", "--short") == ""

@@ -177,7 +177,8 @@ def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
 def _list(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
     key, _, value = flags.get("selector", "").partition("=")
     named = [row for row in values["releases"] if re.search(flags.get("filter", ""), row["name"])]
-    rows = [row for row in named if not key or row["labels"].get(key) == value][:256]
+    most = int(flags.get("max", "256")) or None  # 0: all that the server returns
+    rows = [row for row in named if not key or row["labels"].get(key) == value][:most]
     shown = ("name", "namespace", "status", "chart")
     return "", json.dumps(
         [
