@@ -37,7 +37,11 @@ def installed(access: Access) -> tuple[Installed, ...]:
     order = tuple(catalog.kubernetes_charts())
     there = patiently(helm.installed, access.clock, access.report).values()
     return tuple(
-        sorted((one for one in there if one.ours), key=lambda one: order.index(one.name), reverse=True)
+        sorted(
+            (one for one in there if one.ours and one.name in order),
+            key=lambda one: order.index(one.name),
+            reverse=True,
+        )
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from gpucluster import catalog
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import Release, definitions, has_definitions, install
@@ -19,10 +18,7 @@ from gpucluster.text import short
 
 CALL_S = 120.0
 GRACE_S = 60.0  # helm ends by its own limit before ours
-_OURS = (
-    "--filter",
-    f"^({'|'.join(catalog.kubernetes_charts())})$",
-)  # a list without it ends after 256 releases
+_ALL = ("--max", "0")  # a list without it ends after 256 releases
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})\b")
 _INSTALL = "install it (helm.sh), or use --no-charts"
 _VERSION = re.compile(r"v(\d{1,4})\.(\d{1,4})\.", re.ASCII)
@@ -109,7 +105,7 @@ class Helm:
 
     def _rows(self, selector: str) -> list[dict[str, Any]]:
         match = ("--selector", selector) if selector else ()
-        words = ("list", "--all-namespaces", *_EVERY_STATE, *_OURS, *match, "--output", "json")
+        words = ("list", "--all-namespaces", *_EVERY_STATE, *_ALL, *match, "--output", "json")
         return program.parsed(self._call(words) or "null", "helm list", list)
 
     def _call(self, words: Sequence[str], *, cwd: Path | None = None, timeout_s: float = CALL_S) -> str:

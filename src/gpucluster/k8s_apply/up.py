@@ -15,6 +15,7 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.conditions import binding_later, waiting
 from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.foreign_controllers import refuse_foreign_controllers
 from gpucluster.k8s_apply.kubectl import FORCE
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import ref_of
@@ -100,6 +101,7 @@ def _refuse(access: Access, steps: Steps) -> charts.Found:
     )
     if helm is not None:
         found = patiently(lambda: charts.require_ours(helm, steps.releases), access.clock, access.report)
+        refuse_foreign_controllers(access, steps.cluster, steps.releases, found)
     patiently(
         lambda: refuse_foreign_objects(kubectl, steps.cluster, steps.objects), access.clock, access.report
     )

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from gpucluster.k8s_apply.foreign_controllers import PROJECTS
 from support.cluster import Cluster
 from support.kube import STATIC, TRAINED
 from support.kube_steps import GROUPS, kube_steps
 
 from gpucluster.errors import StateError
+from gpucluster.k8s_apply.foreign_controllers import PROJECTS
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
