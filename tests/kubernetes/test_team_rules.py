@@ -189,6 +189,23 @@ def test_pods_of_a_team_mount_volumes_of_the_list(ruled: Ruled) -> None:
     assert ruled.create(a_pod("mounts", volumes=[{"name": f"v{number}", **one} for number, one in enumerate(usual)])) == ""  # fmt: skip
 
 
+def test_containers_of_a_team_name_no_gpu(ruled: Ruled) -> None:
+    """Regression: NVIDIA's runtime gave such a container every GPU of its host. A debugging container comes later."""
+    refusal = "a container of a team gets the GPUs that it requests, and names none by NVIDIA's variables"
+    for value, refused in (("all", True), ("void", False)):
+        env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]
+        pod = a_pod(f"sees-{value}")
+        pod["spec"]["containers"][0]["env"] = env
+        assert (refusal in ruled.create(pod)) is refused
+        first = {**a_pod(f"first-{value}")["spec"]["containers"][0], "name": "first", "env": env}
+        assert (refusal in ruled.create(a_pod(f"first-{value}", initContainers=[first]))) is refused
+        debug = ("--image=registry.example.org/x:1", f"--container=debug-{value}", "--profile=baseline")
+        done = ruled.as_member("debug", "waits", *debug, f"--env=NVIDIA_VISIBLE_DEVICES={value}")
+        assert (refusal in done.stderr) is refused
+        assert (done.code == 0) is not refused
+    assert ruled.as_member("label", "pod", "waits", "c=d").code == 0
+
+
 def test_service_of_a_member_has_no_external_address(ruled: Ruled) -> None:
     """Regression: a Service with `externalIPs` takes the traffic of these addresses on every node."""
     said = ruled.create(a_service("outside", externalIPs=["192.0.2.10"]))

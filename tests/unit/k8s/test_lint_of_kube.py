@@ -244,7 +244,10 @@ def test_default_limit_of_a_team_is_a_fact_of_the_plan() -> None:
 
 def _job(namespace: str, **spec: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "registry.example.org/a:1", "resources": {"limits": {"memory": "1Gi"}}}
-    template = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+    template: dict[str, Any] = {
+        "metadata": {},
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }
     metadata = {"name": "a", "namespace": namespace}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
 
@@ -253,6 +256,7 @@ def _job(namespace: str, **spec: Any) -> dict[str, Any]:
     ({"volumes": [{"name": "a", "nfs": {"server": "10.0.0.1", "path": "/"}}]}, True),
     ({"volumes": [{"name": "a", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2026-01.org.example:a", "lun": 0}}]}, True),
     ({"priorityClassName": "of-others"}, True),
+    ({"containers": [{"name": "c", "image": "registry.example.org/a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]}, True),
     ({"volumes": [{"name": "a", "emptyDir": {}}], "priorityClassName": "kube-gang"}, False),
 ])  # fmt: skip
 def test_policies_of_the_plan_judge_a_job_by_hand(spec: dict[str, Any], refused: bool) -> None:

@@ -483,6 +483,20 @@ def test_driver_of_an_existing_cluster_is_not_set() -> None:
         files(existing, running=(("    topology: {required: block}\n", ""),))["helm/gpu-operator.yaml"]
     )
     assert values["driver"] == {}
+    assert values["toolkit"] == {
+        "env": [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
+    }
+
+
+@pytest.mark.parametrize("plane", ["control_plane: eks", "existing: {context: prod, eks_name: prod}"])
+def test_gpus_come_by_request_alone(plane: str) -> None:
+    """The device plugin gives them by CDI: the operator then sets no default runtime that reads a container's variables."""
+    made = files(("control_plane: eks", plane), running=(("    topology: {required: block}\n", ""),))
+    values = _yaml(made["helm/gpu-operator.yaml"])
+    assert values["cdi"] == {"enabled": True}
+    assert values["devicePlugin"] == {"enabled": True}, (
+        "its list of devices is the operator's to set with CDI"
+    )
 
 
 # --- gangs --------------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ PODS = FOUND["ValidatingAdmissionPolicy/kube-team-pods"]["spec"]
 WORKLOADS = FOUND["ValidatingAdmissionPolicy/kube-team-workloads"]["spec"]
 SERVICES = FOUND["ValidatingAdmissionPolicy/kube-team-services"]["spec"]
 GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.org/mine"}]
-CLASS, CONTROLLER, QUEUE, VOLUME, SERVICE = (
+CLASS, CONTROLLER, QUEUE, VOLUME, SERVICE, DEVICE = (
     "a pod of a team has the PriorityClass of gangs or of services, or none",
     "only a controller makes pods that it controls",
     "only the queue removes its scheduling gates",
     "a pod of a team mounts claims, and what Kubernetes itself gives it",
     "only the spec gives pods the PriorityClass of services",
+    "a container of a team gets the GPUs that it requests, and names none by NVIDIA's variables",
 )
 
 
@@ -30,6 +31,18 @@ def _refused(policy: Any, one: dict[str, Any], **known: Any) -> list[str]:
     ]
 
 
+def _refused_pod(pod: dict[str, Any], before: Any = None, *, member: bool = True) -> list[str]:
+    """The messages for a pod. The API server evaluates the variables first, in their order."""
+    one, old = (
+        {**part, "spec": {"containers": [], **part["spec"]}} if part else None for part in (pod, before)
+    )
+    request = {"operation": "CREATE" if before is None else "UPDATE"}
+    known: dict[str, Any] = {"member": member}
+    for variable in PODS["variables"][1:]:
+        known[variable["name"]] = cel.evaluate(variable["expression"], {"object": one, "oldObject": old})
+    return _refused(PODS, one or {}, oldObject=old, request=request, variables=known)
+
+
 def _owned(**owner: Any) -> dict[str, Any]:
     return {"metadata": {"ownerReferences": [{"kind": "Job", "name": "a", "uid": "b", **owner}]}, "spec": {}}
 
@@ -39,7 +52,7 @@ def _owned(**owner: Any) -> dict[str, Any]:
 def test_pod_of_a_team_has_only_a_class_of_the_list(name: str, member: bool) -> None:
     """Also one that a controller makes."""
     pod = {"metadata": {}, "spec": {"priorityClassName": name}}
-    assert _refused(PODS, pod, variables={"member": member}) == [CLASS]
+    assert _refused_pod(pod, member=member) == [CLASS]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +68,7 @@ def test_class_of_services_is_not_a_members_to_give(
     spec: dict[str, Any], member: bool, expected: list[str]
 ) -> None:
     """Regression: a member's pod named it, and evicted gangs from their nodes."""
-    assert _refused(PODS, {"metadata": {}, "spec": spec}, variables={"member": member}) == expected
+    assert _refused_pod({"metadata": {}, "spec": spec}, member=member) == expected
 
 
 # The sources of a volume in Kubernetes 1.36 (core/v1, VolumeSource)
@@ -73,16 +86,70 @@ def test_pod_of_a_team_mounts_only_volumes_of_the_list(kind: str, member: bool) 
     """Regression: the host mounts `nfs` and `iscsi`, outside the network policy. A driver can do the same for `csi`."""
     volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", kind: {}}]
     pod = {"metadata": {}, "spec": {"volumes": volumes}}
-    assert _refused(PODS, pod, variables={"member": member}) == ([VOLUME] if kind in DENIED else [])
+    assert _refused_pod(pod, member=member) == ([VOLUME] if kind in DENIED else [])
+
+
+# internal/config/image/envvars.go and internal/modifier/cdi.go of NVIDIA/nvidia-container-toolkit
+VARIABLES = (
+    "NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_MOFED",
+    "NVIDIA_NVSWITCH", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
+
+
+def _with_env(name: str, *, where: str = "containers", **value: Any) -> dict[str, Any]:
+    usual = {"name": "a", "env": [{"name": "A", "value": "all"}]}
+    given = {"name": "b", "env": [{"name": "A"}, {"name": name, **value}]}
+    spec = {"containers": [usual], "initContainers": [{"name": "c"}]}
+    return {"metadata": {}, "spec": {**spec, where: [*spec.get(where, []), given]}}
+
+
+@pytest.mark.parametrize("member", [True, False])
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+@pytest.mark.parametrize("name", VARIABLES)
+def test_container_names_no_gpu_by_a_variable(name: str, where: str, member: bool) -> None:
+    """Regression: a pod without a request and with NVIDIA_VISIBLE_DEVICES=all had every GPU of its host."""
+    for value in (
+        {"value": "all"},
+        {"value": "0"},
+        {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ):
+        assert _refused_pod(_with_env(name, where=where, **value), member=member) == [DEVICE]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NVIDIA_VISIBLE_DEVICES", {"value": "void"}),
+        ("NVIDIA_VISIBLE_DEVICES", {"value": "none"}),
+        ("NVIDIA_VISIBLE_DEVICES", {"value": ""}),
+        ("NVIDIA_VISIBLE_DEVICES", {}),
+        ("NVIDIA_DRIVER_CAPABILITIES", {"value": "all"}),
+        ("NVIDIA_API_KEY", {"valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}),
+        ("CUDA_VISIBLE_DEVICES", {"value": "0"}),
+    ],
+)
+def test_variable_that_gives_no_device_is_admitted(name: str, value: dict[str, Any]) -> None:
+    assert _refused_pod(_with_env(name, **value)) == []
+
+
+def test_debugging_container_names_no_gpu() -> None:
+    """`kubectl debug` adds it to a pod that runs. What was there before is not judged again."""
+    (matched,) = PODS["matchConstraints"]["resourceRules"]
+    assert matched["resources"] == ["pods", "pods/ephemeralcontainers"]
+    before = {"metadata": {}, "spec": {"containers": [{"name": "a"}]}}
+    where = {"where": "ephemeralContainers", "value": "all"}
+    bad, usual = _with_env("NVIDIA_VISIBLE_DEVICES", **where), _with_env("B", **where)
+    assert _refused_pod(bad, before) == [DEVICE]
+    assert _refused_pod(usual, before) == _refused_pod(bad, bad) == []
+    assert _refused_pod(_with_env("NVIDIA_VISIBLE_DEVICES", value="all"), before) == []
 
 
 def test_pod_that_runs_already_can_be_changed() -> None:
     """Its volumes and its class cannot change. A refusal would hold the finalizers of its controller for ever."""
     spec = {"volumes": [{"name": "a", "nfs": {}}], "priorityClassName": "of-others"}
     pod = {"metadata": {}, "spec": spec}
-    update = {"oldObject": pod, "request": {"operation": "UPDATE"}}
     for member in (True, False):
-        assert _refused(PODS, pod, variables={"member": member}, **update) == []
+        assert _refused_pod(pod, pod, member=member) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +162,7 @@ def test_pod_that_runs_already_can_be_changed() -> None:
     ],
 )
 def test_member_names_no_controller(pod: dict[str, Any], member: bool, expected: list[str]) -> None:
-    assert _refused(PODS, pod, variables={"member": member}) == expected
+    assert _refused_pod(pod, member=member) == expected
 
 
 NAMED = "only a controller says what it controls"
@@ -206,13 +273,13 @@ def test_rule_of_controllers_holds_for_every_workload_that_a_member_makes() -> N
 )
 def test_member_removes_no_gate_of_the_queue(left: list[Any], member: bool, expected: list[str]) -> None:
     spec = {"schedulingGates": left} if left else {}
-    update = {"oldObject": {"spec": {"schedulingGates": GATES}}, "request": {"operation": "UPDATE"}}
-    assert _refused(PODS, {"metadata": {}, "spec": spec}, variables={"member": member}, **update) == expected
+    before = {"metadata": {}, "spec": {"schedulingGates": GATES}}
+    assert _refused_pod({"metadata": {}, "spec": spec}, before, member=member) == expected
 
 
 def test_member_is_in_the_group_of_a_team_and_makes_no_namespaces() -> None:
     """The operator and the controllers are not. The API server alone evaluates `authorizer`."""
-    (member,) = PODS["variables"]
+    member, *_ = PODS["variables"]
     groups, _, rights = member["expression"].partition("\n")
     for mine, expected in ((["gpucluster:research"], True), (["system:masters"], False)):
         assert cel.evaluate(groups, {"request": {"userInfo": {"groups": mine}}}) is expected
