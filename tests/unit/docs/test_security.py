@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/security.md").read_text()
-TESTS = re.findall(r"`((?:unit|sandbox)/[a-z_/]+\.py)(?:::(test_[a-z0-9_]+))?`", PAGE)
+TESTS = re.findall(r"`((?:engine|guest|kubernetes|sandbox|unit)/[a-z_/]+\.py)(?:::(test_[a-z0-9_]+))?`", PAGE)
 DEFENCES = PAGE[PAGE.index("## What a user cannot do") : PAGE.index("## What root on one machine")]
 
 

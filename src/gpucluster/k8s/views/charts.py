@@ -21,6 +21,8 @@ _FRAMEWORKS = (
     "deployment",
     "statefulset",
 )
+# cmd/nvidia-ctk-installer/toolkit/toolkit.go of NVIDIA/nvidia-container-toolkit; NVIDIA/gpu-operator#1027 has it in `toolkit.env`
+_BY_REQUEST = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
 KUEUE_CONFIG = "kueue-config.yaml.j2"  # goes into the values as text
 
 
@@ -36,6 +38,7 @@ class GpuOperator:
     """templates/k8s/values-gpu-operator.yaml.j2"""
 
     driver: str
+    toolkit: str
     strategy: str
     sliced: str
     config_name: str
@@ -102,6 +105,7 @@ def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
         "gpu-operator",
         GpuOperator(
             driver=scalar(False if ours else None),
+            toolkit=scalar(None if ours else _BY_REQUEST),
             strategy=scalar("mixed" if sliced else "none"),
             sliced=scalar(bool(sliced)),
             config_name=scalar(site.name("mig") if sliced else ""),

@@ -15,6 +15,12 @@ _ENFORCE = "pod-security.kubernetes.io/enforce"
 # The volumes that a pod of a team may have: those of Pod Security's level "restricted" without `csi`, whose driver can mount an
 # address that the pod names, as csi-driver-nfs does. `lint` evaluates the policy itself.
 _MOUNTED = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret")  # fmt: skip
+# Variables by which NVIDIA's runtime gives devices to a container: internal/config/image/envvars.go and internal/modifier/cdi.go of
+# NVIDIA/nvidia-container-toolkit, read on 2026-11-30 at d34b3046.
+_DEVICES = (
+    "NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_MOFED",
+    "NVIDIA_NVSWITCH", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
 _LINK_LOCAL = "169.254.0.0/16"  # the metadata service and similar addresses
 
 
@@ -99,6 +105,7 @@ class TeamRules:
     classes: str  # a list in CEL
     service: str
     mounted: str  # a condition in CEL on the volume `v`
+    devices: str  # a list in CEL
 
 
 def namespaces(site: Site) -> Iterator[tuple[str, Namespace]]:
@@ -199,6 +206,7 @@ def team_rules(site: Site) -> Iterator[tuple[str, TeamRules]]:
             namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}),
             classes=scalar([site.name(GANG), site.name(SERVICE)]),
             service=scalar(site.name(SERVICE)),
+            devices=scalar(list(_DEVICES)),
             mounted=" || ".join(f"has(v.{kind})" for kind in _MOUNTED),
         ),
     )
