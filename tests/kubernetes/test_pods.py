@@ -46,7 +46,7 @@ pytestmark = [
 ]
 POOL, TEAM = "tune", "research"
 SOON = 5.0  # seconds: how long a way that stays open is tried
-CHECKS = ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.volumes")
+CHECKS = ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus", "kube.volumes")
 APPLIED = ("Namespace", "LimitRange", "ResourceQuota", "NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")  # fmt: skip
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 PLAN, STEPS = a_kube_plan(), kube_steps()
@@ -197,6 +197,7 @@ def test_policies_that_nothing_enforces_are_found(site: Site, monkeypatch: pytes
         "kube.dns": CheckStatus.PASS,
         "kube.metadata": CheckStatus.FAIL,
         "kube.isolation": CheckStatus.FAIL,
+        "kube.gpus": CheckStatus.PASS,  # this machine has none
         "kube.volumes": CheckStatus.PASS,
     }, {name: one.found for name, one in found.items()}
     assert f"reaches {METADATA_ADDRESS}:80" in found["kube.metadata"].found

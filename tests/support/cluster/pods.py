@@ -37,6 +37,9 @@ def execute(
     assert program == "/agnhost", program
     if verb == "mounttest":
         (path,) = rest
+        if path.startswith("--file_mode="):  # mt_utils.go of agnhost. The nodes give no GPU without a request
+            file = path.removeprefix("--file_mode=")
+            return 1, f'error from Stat("{file}"): stat {file}: no such file or directory'
         mounts = pod["spec"]["containers"][0]["volumeMounts"]
         assert path.removeprefix("--fs_type=") in [one["mountPath"] for one in mounts]
         return 0, f'mount type of "{path.removeprefix("--fs_type=")}": nfs'

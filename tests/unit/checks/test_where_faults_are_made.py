@@ -25,7 +25,7 @@ FILES = {  # file -> checks whose faults it makes
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
     "kubernetes/test_rehearsal.py": "kube.controllers kube.nodes kube.objects",
     "kubernetes/test_pods.py": "kube.dns kube.isolation kube.metadata kube.reach kube.volumes",
-    "unit/validate/test_kubernetes.py": "kube.api kube.charts kube.instances kube.launchers kube.offer kube.queues kube.workloads",
+    "unit/validate/test_kubernetes.py": "kube.api kube.charts kube.gpus kube.instances kube.launchers kube.offer kube.queues kube.workloads",
 }
 HEALTH = "slurm/test_health.py"  # what Slurm's health programs check, node by node
 ELSEWHERE = {

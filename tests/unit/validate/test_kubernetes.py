@@ -170,7 +170,7 @@ def test_healthy_cluster_passes(world: World) -> None:
     assert {one.check for one in found.values()} == {
         "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
         "kube.queues", "kube.workloads", "kube.instances",
-        "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.volumes",
+        "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus", "kube.volumes",
     }  # fmt: skip
 
 
@@ -227,6 +227,7 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("metadata service open", lambda w: w.answers("tune-team", "169.254.169.254:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.169.254:80"}),
     ("agent of pod identity open", lambda w: w.answers("tune-team", "169.254.170.23:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.170.23:80"}),
     ("policies not enforced", lambda w: w.answers("tune-outsider", "10.244.", 0, ""), {"kube.isolation[tune]": "tune-outsider on ip-10-60-0-2 reaches research/Pod/gpucluster-validate-"}),
+    ("GPUs without a request", lambda w: w.answers("tune-outsider", "/dev/nvidiactl", 0, 'mode of file "/dev/nvidiactl": Dcrw-rw-rw-'), {"kube.gpus[tune]": "tune-outsider on ip-10-60-0-2 requests no GPU and has /dev/nvidiactl"}),
     ("volume does not answer", lambda w: w.answers("tune-mounts", "/mnt/0", 124, ""), {"kube.volumes[tune]": "exit 124"}),
     ("other version", lambda w: w.cluster.change(version={"major": "1", "minor": "35+"}), {"kube.api[cluster]": "Kubernetes 1.35"}),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.validate.expectation import expect
+from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 from gpucluster.validate.pod_manifests import PodSet, chosen_sets, pod_sets
 from gpucluster.validate.validation_pods import ValidationPods
 
@@ -74,6 +76,47 @@ def test_pods_run_on_two_nodes_and_mount_what_the_team_has(cluster: Cluster) -> 
         "research"
     }
     assert places["outsider"]["metadata"]["namespace"].startswith("gpucluster-validate-")
+    mine.close()
+
+
+def test_one_pod_of_a_pool_with_gpus_names_them_all(cluster: Cluster) -> None:
+    """As CUDA images do. It is in no team's namespace, where a policy refuses the variable, and it requests none."""
+    mine = started(cluster)
+    assert judged(mine, "kube.gpus").verdict is CheckStatus.PASS
+    for pod in cluster.objects("Pod").values():
+        (container,) = pod["spec"]["containers"]
+        outsider = pod["metadata"]["name"].endswith("-outsider")
+        assert container.get("env") == (
+            [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}] if outsider else None
+        )
+        assert container["resources"]["limits"].keys() == {"memory"}
+    mine.close()
+
+
+def test_pool_without_gpus_is_not_asked_for_any(cluster: Cluster) -> None:
+    assert {one.pool: one.gpus for one in SETS} == {"serve": True, "system": False, "tune": True}
+    every = kubernetes_expectations(a_kube_plan(), STEPS, charts=True, containers=True)
+    assert {one.target for one in every if one.check == "kube.gpus"} == {"serve", "tune"}
+    mine = started(cluster, replace(TUNE, gpus=False))
+    judged(mine, "kube.reach")
+    assert not [one for one in cluster.objects("Pod").values() if "env" in one["spec"]["containers"][0]]
+    mine.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "verdict"),
+    [
+        (0, 'mode of file "/dev/nvidiactl": Dcrw-rw-rw-', CheckStatus.FAIL),
+        (126, "exec: no such file or directory", CheckStatus.UNKNOWN),
+        (1, 'error from Stat("/dev/nvidiactl"): permission denied', CheckStatus.UNKNOWN),
+    ],
+)
+def test_device_that_is_there_is_a_fault_and_a_program_that_cannot_look_is_no_proof(
+    cluster: Cluster, code: int, words: str, verdict: CheckStatus
+) -> None:
+    cluster.change(exec=[["tune-outsider", "/dev/nvidiactl", code, words]])
+    mine = started(cluster)
+    assert judged(mine, "kube.gpus").verdict is verdict
     mine.close()
 
 
@@ -226,7 +269,7 @@ def test_pod_that_admission_refuses_is_no_pass(cluster: Cluster) -> None:
 def test_pool_without_a_node_that_takes_pods_is_a_warning(cluster: Cluster, change: Object) -> None:
     cluster.put(*({**node(name), **change, "metadata": {**change.get("metadata", node(name)["metadata"]), "name": name}} for name in ("n-1", "n-2")))  # fmt: skip
     mine = started(cluster)
-    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation"):
+    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus"):
         assert judged(mine, check).verdict is CheckStatus.WARN
     mine.close()
     assert ours(cluster) == set()
