@@ -58,7 +58,13 @@ def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) ->
 def _pods(of: PodSet) -> Iterator[Expectation]:
     """What validation's own pods must reach and mount."""
     network = pods.PodNetwork(pool=of.pool, namespace=of.namespace)
-    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation"):
+    for check in (
+        "kube.reach",
+        "kube.dns",
+        "kube.metadata",
+        "kube.isolation",
+        *(["kube.gpus"] if of.gpus else []),
+    ):
         yield expect(check, of.pool, network)
     if of.claims:
         want = pods.PodVolumes(pool=of.pool, namespace=of.namespace, claims=of.claims)

@@ -27,17 +27,20 @@ _UNPRIVILEGED = {
     "runAsGroup": _USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+# As CUDA images set it. No namespace of a team admits it.
+_ALL_GPUS: Manifest = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
-    """The pods of one pool: whose namespace they run in, and the claims of the one that mounts."""
+    """The pods of one pool: whose namespace they run in, and the claims of the one that mounts. `gpus`: its nodes have some."""
 
     pool: str
     taints: tuple[Taint, ...]
     namespace: str
     claims: tuple[str, ...]
+    gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,7 @@ def pod_sets(part: Kubernetes, steps: Steps) -> Iterator[PodSet]:
                 taints=pool.taints,
                 namespace=team.namespace,
                 claims=tuple(claims.get(team.namespace, ())),
+                gpus=pool.gpu_count > 0,
             )
 
 
@@ -188,7 +192,9 @@ def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
                 for one in of.taints
             ],
             "securityContext": _UNPRIVILEGED,
-            "containers": [_container(run, claims)],
+            "containers": [
+                {**_container(run, claims), **(_ALL_GPUS if role is Role.OUTSIDER and of.gpus else {})}
+            ],
             "volumes": volumes,
         },
     }

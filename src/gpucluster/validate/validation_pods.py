@@ -38,6 +38,7 @@ _POD, _NAMESPACE, _NODE = ("v1", "Pod"), ("v1", "Namespace"), ("v1", "Node")
 _KEEPER = ("apps/v1", "Deployment")
 _BESIDE = (("v1", "Event"), ("v1", "PersistentVolumeClaim"))  # what says why a pod does not run
 _REACHES = ("TIMEOUT", "REFUSED", "OTHER")  # words of `agnhost connect`: the name had an address
+_ABSENT = "no such file or directory"  # words of `agnhost mounttest`
 _LONGEST = 200  # characters of an answer
 
 
@@ -253,6 +254,8 @@ class ValidationPods:
     def _argv(self, pool: str, to: str, awaited: Awaited) -> tuple[str, ...]:
         if awaited is Awaited.MOUNTED:
             return (PROGRAM, "mounttest", f"--fs_type={pod_manifests.folder(self._sets[pool], to)}")
+        if awaited is Awaited.ABSENT:
+            return (PROGRAM, "mounttest", f"--file_mode={to}")
         return (PROGRAM, "connect", to, "--timeout=3s", "--protocol=tcp")
 
     def _waiting(self, key: tuple[str, Role], to: str) -> Mapping[str, Any]:
@@ -277,6 +280,8 @@ def _met(last: _Last, awaited: Awaited) -> bool:
             return last.code == 0
         case Awaited.BLOCKED:
             return blocked
+        case Awaited.ABSENT:
+            return last.code == 1 and last.words.endswith(_ABSENT)
         case Awaited.RESOLVED:
             return last.code == 0 or blocked
 

@@ -94,9 +94,12 @@ def test_one_pod_of_a_pool_with_gpus_names_them_all(cluster: Cluster) -> None:
 
 
 def test_pool_without_gpus_is_not_asked_for_any(cluster: Cluster) -> None:
-    assert {one.pool: one.gpus for one in SETS} == {"serve": True, "system": False, "tune": True}
-    every = kubernetes_expectations(a_kube_plan(), STEPS, charts=True, containers=True)
-    assert {one.target for one in every if one.check == "kube.gpus"} == {"serve", "tune"}
+    without = replace(PART, pools=tuple(replace(one, gpu_count=0) for one in PART.pools))
+    assert [one.gpus for one in (*SETS, *pod_sets(without, STEPS))] == [True, True, False, False]
+    plan = a_kube_plan()
+    for part, targets in ((PART, {"serve", "tune"}), (without, set[str]())):
+        every = kubernetes_expectations(replace(plan, kubernetes=part), STEPS, charts=True, containers=True)
+        assert {one.target for one in every if one.check == "kube.gpus"} == targets
     mine = started(cluster, replace(TUNE, gpus=False))
     judged(mine, "kube.reach")
     assert not [one for one in cluster.objects("Pod").values() if "env" in one["spec"]["containers"][0]]

@@ -1,7 +1,7 @@
 """Check what pods reach, from validation's own pods on a node of the pool.
 
 `team` and `peer` run in the namespace of a team, on two nodes if the pool has two. `outsider` runs in a namespace without network
-policies. `mounts` has the volumes of the team. All answer on port 8080.
+policies; where nodes have GPUs it names all of them by NVIDIA's variable, as CUDA images do, and requests none. `mounts` has the volumes of the team. All answer on port 8080.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ from gpucluster.text import short
 
 API_SERVER = "kubernetes.default.svc:443"  # a name that every cluster has
 METADATA = f"{names.METADATA.removeprefix('http://')}:80"
+GPU = "/dev/nvidiactl"  # in each container that has a GPU
 AGENT = f"{names.POD_IDENTITY_AGENT.partition('/')[0]}:80"
 _POLICIES = "kubectl describe networkpolicies --namespace {namespace}"
 _NO_NODE = "the pool has no node that takes pods now, so no pod ran"
@@ -48,6 +49,7 @@ class Awaited(StrEnum):
     BLOCKED = "blocked"
     RESOLVED = "resolved"  # the name has an address, whether it answers or not
     MOUNTED = "mounted"
+    ABSENT = "absent"  # the file does not exist
 
 
 class End(StrEnum):
@@ -82,7 +84,7 @@ class Attempt:
     pod: str  # research/NAME on NODE
     placed: bool  # has a node
     waits: str
-    to: str  # where it went: a pod, an address, or the claim of a volume
+    to: str  # where it went: a pod, an address, the claim of a volume, or a file
     end: End
     met: bool  # what was awaited came
     reached: bool  # the last attempt got through
@@ -90,7 +92,7 @@ class Attempt:
 
 
 def _query(want: PodNetwork | PodVolumes, role: Role, to: str, awaited: Awaited) -> Query:
-    """One attempt. `to` is another pod's role, HOST:PORT, or the name of a claim."""
+    """One attempt. `to` is another pod's role, HOST:PORT, the name of a claim, or a file."""
     return Query(at=Location.POD, argv=(want.pool, role.value, to, awaited.value))
 
 
@@ -113,6 +115,10 @@ def query_isolation(want: PodNetwork) -> tuple[Query, ...]:
         _query(want, Role.OUTSIDER, Role.TEAM, Awaited.BLOCKED),
         _query(want, Role.TEAM, Role.OUTSIDER, Awaited.BLOCKED),
     )
+
+
+def query_gpus(want: PodNetwork) -> tuple[Query, ...]:
+    return (_query(want, Role.OUTSIDER, GPU, Awaited.ABSENT),)
 
 
 def query_volumes(want: PodVolumes) -> tuple[Query, ...]:
@@ -179,6 +185,17 @@ def evaluate_isolation(found: tuple[Attempt, ...], want: PodNetwork) -> CheckRes
     return _unproven(attempts, expected) or passed(
         f"{attempts[0].to} and {attempts[1].to} do not reach each other", expected
     )
+
+
+def evaluate_gpus(found: tuple[Attempt, ...], want: PodNetwork) -> CheckResult:
+    """Judge that the runtime of a node gives no GPU to a pod that requests none."""
+    expected = f"a pod on a node of {want.pool} has the GPUs that it requests"
+    if stopped := _stopped(found, expected):
+        return stopped
+    (one,) = found
+    if one.reached:
+        return failed(f"{one.pod} requests no GPU and has {one.to}", expected)
+    return _unproven(found, expected) or passed(f"{one.pod} requests no GPU and has none", expected)
 
 
 def evaluate_volumes(found: tuple[Attempt, ...], want: PodVolumes) -> CheckResult:

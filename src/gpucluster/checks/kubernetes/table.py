@@ -167,6 +167,17 @@ _ALL: tuple[Check[Any, Any], ...] = (
         needs=_RUNS,
     ),
     Check(
+        id="kube.gpus",
+        tier=1,
+        title="a node gives no GPU to a pod that requests none",
+        query=pods.query_gpus,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_gpus,
+        want=pods.PodNetwork,
+        remedy="on EKS: a newer release in kubernetes.node_image (docs/kubernetes.md), then pulumi up --stack {cluster}; else: gpucluster k8s up {cluster}",
+        needs=_RUNS,
+    ),
+    Check(
         id="kube.volumes",
         tier=1,
         title="a pod of a team has the team's volumes, and they answer",
