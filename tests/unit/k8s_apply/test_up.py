@@ -41,6 +41,16 @@ def test_second_run_changes_nothing(cluster: Cluster, bound: Steps) -> None:
     assert cluster.values()["releases"] == releases
 
 
+@pytest.mark.parametrize(("default", "told"), [(True, True), (False, False)])
+def test_default_class_of_others_is_told(cluster: Cluster, bound: Steps, default: bool, told: bool) -> None:
+    """Pods get it without asking, and the policy of teams refuses every class that is not on its list."""
+    one = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "usual"}}
+    cluster.put({**one, "value": 10, "globalDefault": default})
+    apply(cluster, bound)
+    words = "pods without a class get the PriorityClass usual, the default of this cluster: those of teams need kube-gang, or they are refused"
+    assert (words in cluster.said) is told
+
+
 def test_old_helm_is_refused_before_the_first_change(cluster: Cluster, bound: Steps) -> None:
     """helm before 3.13 has no `upgrade --labels`: the run ended at it, when the definitions of the chart were applied."""
     cluster.change(helm="v3.12.3")
