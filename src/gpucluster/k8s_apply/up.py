@@ -23,6 +23,10 @@ from gpucluster.k8s_apply.ownership import Leftovers, ending, leftovers, refuse_
 from gpucluster.k8s_apply.record import Record
 from gpucluster.k8s_apply.refusals import explained
 from gpucluster.k8s_apply.steps import AWAITED_LAST, ENDING_S, SERVED_S, Steps, WaveStep, waves_through
+from gpucluster.plan import names
+from gpucluster.plan.model.values import GANG
+
+_PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,19 @@ def _refuse(access: Access, steps: Steps) -> charts.Found:
     patiently(
         lambda: refuse_foreign_objects(kubectl, steps.cluster, steps.objects), access.clock, access.report
     )
+    _tell_default_class(access, steps.cluster)
     return found
+
+
+def _tell_default_class(access: Access, cluster: str) -> None:
+    """Tell of a class that the API server gives to pods of teams, whose policy has a list of classes."""
+    classes = patiently(lambda: access.kubectl.find([_PRIORITY_CLASS]), access.clock, access.report)
+    theirs = [one["metadata"]["name"] for one in classes if one.get("globalDefault")]
+    if theirs:
+        access.report(
+            f"pods without a class get the PriorityClass {theirs[0]}, the default of this cluster:"
+            f" those of teams need {names.kubernetes_name(cluster, GANG)}, or they are refused"
+        )
 
 
 def _await_ends(access: Access, cluster: str, waves: Sequence[WaveStep], limit_s: float | None) -> None:
