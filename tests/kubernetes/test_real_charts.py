@@ -203,7 +203,7 @@ def test_controller_of_others_is_refused(desk: Desk) -> None:
     verb, how, _, *chart = desk.upgrade("lws")
     place = ("--namespace", "elsewhere")
     desk.helm(verb, how, "theirs", *chart[:-2], *place, "--create-namespace")
-    with pytest.raises(StateError, match="LeaderWorkerSet is there, and is not of") as found:
+    with pytest.raises(StateError, match="LeaderWorkerSet or a part of it is there, and is not of") as found:
         desk.apply()
     assert "elsewhere/Deployment/" in found.value.message
     assert "the release theirs in elsewhere (lws-" in found.value.message

@@ -80,14 +80,14 @@ def refuse_foreign_controllers(
         if one.name in PROJECTS and (signs := tuple(_signs(one, cluster, there, made)))
     }
     if found:
-        told = (f"{PROJECTS[name].title} is there, and is not of {cluster}: {some(list(signs))}" for name, signs in found.items())  # fmt: skip
+        told = (f"{PROJECTS[name].title} or a part of it is there, and is not of {cluster}: {some(list(signs))}" for name, signs in found.items())  # fmt: skip
         raise StateError("; ".join(told), next_step=_step(cluster, list(found), there, made))
 
 
 def _signs(release: Release, cluster: str, there: Found, made: Sequence[Manifest]) -> Iterator[str]:
     project, place = PROJECTS[release.name], (release.namespace, release.name)
     for where, one in there.items():
-        if _VERSION.sub("", one.chart) == release.name and where != place:
+        if _VERSION.sub("", one.chart) == release.name and where != place and not one.ours:
             yield f"the release {one.place} ({one.chart})"
     for one in made:
         if one["kind"] == _DEPLOYMENT[1] and not _is_of_our_release(one, there):

@@ -72,7 +72,7 @@ def test_controller_of_others_is_refused_before_the_first_change(
     title = PROJECTS[chart].title
     assert (
         said.message
-        == f"{title} is there, and is not of kube: elsewhere/Deployment/controller ({IMAGES[chart]})"
+        == f"{title} or a part of it is there, and is not of kube: elsewhere/Deployment/controller ({IMAGES[chart]})"
     )
     assert str(said.next_step).startswith(FIELDS[chart])
     assert "--no-charts" in str(said.next_step)
@@ -103,7 +103,7 @@ def test_release_of_another_name_is_refused(cluster: Cluster, steps: Steps) -> N
     said = refusal(cluster, steps)
     assert (
         said.message
-        == "Karpenter is there, and is not of kube: the release autoscaling in infra (karpenter-1.6.0)"
+        == "Karpenter or a part of it is there, and is not of kube: the release autoscaling in infra (karpenter-1.6.0)"
     )
 
 
@@ -119,7 +119,7 @@ def test_definitions_of_others_are_refused_with_version_and_owner(
     cluster.put(definition("nodepools", "karpenter.sh", "v1", "v1beta1", **metadata))
     said = refusal(cluster, steps)
     assert said.message == (
-        f"Karpenter is there, and is not of kube: the definition nodepools.karpenter.sh (v1, v1beta1), {whose}"
+        f"Karpenter or a part of it is there, and is not of kube: the definition nodepools.karpenter.sh (v1, v1beta1), {whose}"
     )
     assert "kubectl label customresourcedefinition nodepools.karpenter.sh gpucluster/cluster=kube" in str(
         said.next_step
@@ -154,6 +154,13 @@ def test_own_controllers_and_definitions_are_no_hindrance(cluster: Cluster, step
         ),
     )
     assert up(cluster.access(), steps, holder="ann").charts == ()
+
+
+def test_own_release_in_an_older_place_is_no_hindrance(cluster: Cluster, steps: Steps) -> None:
+    """`--prune` uninstalls it."""
+    row = {"name": "kueue", "namespace": "older", "revision": 1, "status": "deployed", "values": None}
+    cluster.change(releases=[{**row, "chart": "kueue-0.19.2", "labels": {"gpucluster/cluster": "kube"}}])
+    up(cluster.access(), steps, holder="ann")
 
 
 def test_chart_that_the_spec_does_not_need_is_of_no_interest(cluster: Cluster) -> None:
