@@ -33,6 +33,7 @@ _OTHERS = changed(
     ("preempts: [normal]", "preempts: [normal, debug]"),
     ("qos: [normal, urgent]", "qos: [normal, urgent, debug]"),
 )
+_BY_HAND = SITE[: SITE.index("accounts:\n  - {name: science")]
 
 
 def _effects(old: str, new: str) -> Effects:
@@ -61,6 +62,11 @@ MAY = {
         _MANY,
         changed(_MANY, ("preempts: [normal]", "preempts: [normal, debug]"), ("qos: [normal], users", "qos: [normal, debug], users")),
         f"those of the QOS debug may be preempted by a waiting job of the QOS urgent in the account research: they {REQUEUED}",
+    ),
+    "accounts by hand": (
+        _BY_HAND,
+        changed(_BY_HAND, _SUPER),
+        f"those of the QOS urgent may be preempted by a waiting job of the QOS super: they {REQUEUED}",
     ),
     "cancelled from now on": (
         SITE,
