@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support import eks_plans
 from support.audited_edits import STACKS
-from support.builders import SPEC, a_kube_plan, a_plan, a_spec_text
+from support.builders import SPEC, a_kube_plan, a_plan, a_spec_text, changed
 from support.expert_pairs import LAB, SHIFTED
 from support.reviewed import a_diff, a_side
 
@@ -290,3 +290,13 @@ def test_part_of_a_pool_beside_slurm_is_of_kubernetes() -> None:
     assert "Karpenter" in change.why
     assert found.effects is not None
     assert "gpucluster k8s up hybrid --bindings bindings.json" in found.effects.steps
+
+
+@pytest.mark.parametrize("stack", ["kube", "hybrid"])
+def test_nodes_of_a_control_plane_that_is_replaced_are_not_updated(stack: str) -> None:
+    """Regression: "updates the node group" stood beside "pods end"."""
+    text = (STACKS / f"{stack}.yaml").read_text()
+    key = ("region: us-west-2,", "region: us-west-2, kms_key: alias/research,")
+    said = " ".join(one.message for one in a_diff(text, changed(text, key)).consequences)
+    assert "node group" not in said
+    assert "the driver" not in said

@@ -107,3 +107,15 @@ def test_renamed_team_has_its_quota_twice_until_prune() -> None:
         "those of other teams can be admitted for nodes that the pods of research have, and then wait for them:"
         f" the queue of research keeps its quota until {PRUNE}"
     ) in found.queued
+
+
+def test_resource_that_no_pool_has_any_more_is_told() -> None:
+    """Other slices: a service that asks for the old ones never starts again. Regression: waiting pods stayed in the queue."""
+    slices: tuple[Change, ...] = (
+        ("mig: {1g.10gb: 7}", "mig: {2g.20gb: 3}"),
+        ("nvidia.com/mig-1g.10gb: 28", "nvidia.com/mig-2g.20gb: 6"),
+    )
+    said = "those that need nvidia.com/mig-1g.10gb never start: no pool has it any more"
+    assert _effects(*slices).queued == f"stay in the queue; {said}"
+    back = tuple((new, old) for old, new in slices)
+    assert said.replace("1g.10gb", "2g.20gb") in _effects(*back, base=slices).queued
