@@ -470,22 +470,25 @@ EDITS = (
     Audited(
         id="qos-preempts-another",
         stack="research",
-        changes=(("preempts: [normal]", "preempts: [normal, debug]"),),
+        changes=(
+            ("preempts: [normal]", "preempts: [normal, debug]"),
+            ("qos: [normal, urgent]", "qos: [normal, urgent, debug]"),
+        ),
         worst="live",
-        says={"running": "by the new rules are requeued or cancelled when it waits"},
+        says={"running": "those of the QOS debug may be preempted by a waiting job of the QOS urgent"},
     ),
     Audited(
         id="preemption-cancels",
         stack="research",
         changes=(("mode: requeue, exempt", "mode: cancel, exempt"),),
-        says={"running": "by the new rules are requeued or cancelled when it waits"},
+        says={"running": "those that are preempted are ended, and not requeued any more"},
     ),
     Audited(
         id="partition-of-a-higher-tier",
         stack="research",
         changes=(("max_time: 1d, exclusive: true}", "max_time: 1d, exclusive: true, tier: 30}"),),
         worst="live",
-        says={"running": "with `preemption: {by: partition}`, those that a waiting job may preempt"},
+        is_exactly={"running": "go on"},
     ),
     Audited(
         id="partition-allows-one-qos",

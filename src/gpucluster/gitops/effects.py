@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpucluster.gitops import boots, identity, requests, sentences, steps
+from gpucluster.gitops import boots, identity, preemption, requests, sentences, steps
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.field_effects import ROWS, Note, Row
 from gpucluster.gitops.model import Clause, Effects, SpecChange
@@ -55,7 +55,7 @@ def of_jobs(
     changes, (old, new) = tuple(changes), plans
     stays = None if found.queue_lost else new  # a controller without state has no other cluster's name
     unread = found.refuses or found.controller is Controller.OTHER_DATABASE
-    said = [] if found.queue_lost or unread else list(notes(changes))
+    said = [] if found.queue_lost or unread else [*notes(changes), *of_plans(old, new)]
     said += [] if stays is None else [identity.note(old, stays, moved=found.new_head), boots.note(old, stays)]
     by_head = "" if stays is None else identity.refused(old, stays, moved=found.new_head)
     way = Way.RECONFIGURE if found.controller is Controller.STAYS else Way.RESTART
@@ -120,6 +120,12 @@ def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterabl
             for note in own or [row.note for row in ROWS if row.fits(pattern, one)]:
                 found.setdefault(note, []).extend(name[1:-1] for name in _ITEM.findall(one.path)[:1])
     return (note.of(listed(sorted(set(names)))) for note, names in found.items())
+
+
+def of_plans(old: SlurmPlan, new: SlurmPlan | None) -> Iterator[Note]:
+    """Yield the notes that two plans decide, and no field of its own."""
+    for one in (preemption,):
+        yield from one.notes(old, new)
 
 
 def clauses(found: Iterable[str]) -> tuple[str, ...]:

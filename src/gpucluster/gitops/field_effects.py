@@ -117,7 +117,6 @@ _PYXIS_LEAVES = Note(
 )
 
 _HOURS = "gpu_hours_per_month"
-_PREEMPTED = "those that a waiting job may preempt by the new rules are requeued or cancelled when it waits"
 
 ROWS = (
     Row(r"slurm\.containers", _PYXIS_ON_AWS, when=pyxis_arrives),
@@ -170,20 +169,6 @@ ROWS = (
             rows=("reservation-removed", "reservation-used"),
         ),
         (Kind.REMOVED,),
-    ),
-    Row(
-        r"qos\[\]\.preempts|slurm\.preemption.*",
-        Note(running=_PREEMPTED, rows=("qos-preempts",)),
-        (Kind.ADDED, Kind.CHANGED),
-    ),
-    Row(
-        r"slurm\.preemption\.exempt",
-        Note(running="those younger than the old `exempt` may be preempted at once"),
-        (Kind.REMOVED,),
-    ),
-    Row(
-        r"partitions\[\]\.tier",
-        Note(running=f"with `preemption: {{by: partition}}`, {_PREEMPTED}"),
     ),
     Row(
         r"pools\[\]\.job_heartbeat(\..*)?",

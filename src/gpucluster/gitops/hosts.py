@@ -7,7 +7,7 @@ copies no state and no data, upgrades no package, changes no uid, and deletes no
 from collections.abc import Iterable
 
 from gpucluster.gitops import host_sentences, host_steps, identity, requests
-from gpucluster.gitops.effects import clauses, named, notes, of_rows, queued_notes
+from gpucluster.gitops.effects import clauses, named, notes, of_plans, of_rows, queued_notes
 from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
 from gpucluster.gitops.host_events import HostEvents, host_events
 from gpucluster.gitops.model import Effects, Kind, SpecChange
@@ -47,7 +47,8 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
     events = host_events(old, new, found)
-    said = [*(() if events.refuses else notes(found, ROWS)), _of_identity(events)]
+    by_fields = () if events.refuses else (*notes(found, ROWS), *of_plans(old, new))
+    said = [*by_fields, _of_identity(events)]
     way = Way.RESTART if events.restarts or events.version else Way.RECONFIGURE
     unread = events.older or events.head_moves or events.refuses
     asked = () if unread else requests.clauses(old, new, way, starts=host_sentences.starts(events))

@@ -26,8 +26,6 @@ WITH_ROWS = [(subject, row) for subject, row in EVERY if row.requests]
 OF_SLURM = {
     r"slurm\.containers": "test_containers.py",
     r"slurm\.reservations\[\].*": "test_reservations.py",
-    r"slurm\.preemption\.exempt": "test_preemption.py",
-    r"partitions\[\]\.tier": "test_preemption.py",
 }
 # What our daemon, the cloud and the accounts of machines do
 NOT_OF_SLURM = {

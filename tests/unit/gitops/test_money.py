@@ -72,7 +72,7 @@ def test_another_name_of_hosts_is_no_second_cluster() -> None:
     [
         (STEADY, STEADY[: STEADY.index("budget:")] + STEADY[STEADY.index("access:") :], "queued", "nodes are launched for them again, also where the budget had stopped launches"),
         (STEADY, STEADY.replace("    spares: 1", "    boot_timeout: 5m\n    spares: 1"), "queued", "a node of h200 that is not up 5m after its launch fails, also one that boots now, and one whose agent is silent for 100s"),
-        (RESEARCH, RESEARCH.replace(", exempt: 10m", ""), "running", "those younger than the old `exempt` may be preempted at once"),
+        (RESEARCH, RESEARCH.replace(", exempt: 10m", ""), "running", "those younger than 10m may be preempted at once"),
     ],
     ids=["budget", "boot_timeout", "exempt"],
 )  # fmt: skip
