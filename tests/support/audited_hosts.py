@@ -146,7 +146,7 @@ EDITS = (
         worst="drain",
         is_exactly={
             "running": "go on; those of this user must have ended: usermod refuses while a process of his runs",
-            "queued": "stay in the queue; those of this user keep the old uid, which no user has then",
+            "queued": "stay in the queue; those of speech keep the uid 5002, which no user has then",
         },
         never=("the head applies the bundle",),
         steps=("usermod -u UID USER", "chown -R -h", "gpucluster inventory lab", _PLAYBOOK),

@@ -34,7 +34,7 @@ _SSH = "libpam-slurm-adopt"  # the packages are those of `host_packages` in play
 
 def steps(events: HostEvents, first: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the commands. `first`: those of single fields, before the playbook."""
-    return (*_before(events), *first, *APPLY, *_after(events))
+    return (*_before(events), *first, *_of_accounts(events), *APPLY, *_after(events))
 
 
 def _before(events: HostEvents) -> Iterator[str]:
@@ -45,7 +45,6 @@ def _before(events: HostEvents) -> Iterator[str]:
         yield from _of_head(events)
     if events.version:
         yield from _of_version(events)
-    yield from _of_accounts(events)
 
 
 def _after(events: HostEvents) -> Iterator[str]:

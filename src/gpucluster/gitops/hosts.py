@@ -35,7 +35,6 @@ ROWS = (
         r"users\[\]\.uid",
         Note(
             running="those of this user must have ended: usermod refuses while a process of his runs",
-            queued="those of this user keep the old uid, which no user has then",
             sessions="those of this user must have ended",
             data="that of this user outside his home keeps the old uid until `chown` changes it",
         ),

@@ -8,7 +8,7 @@ class Severity(IntEnum):
     """Worst first."""
 
     LOST = 0
-    ENDED = 1  # ended, deleted, refused or requeued
+    ENDED = 1  # ended, deleted, refused, requeued, or those of another user
     BLOCKED = 2  # a person must act, or the jobs never start
     WAITS = 3
     STARTS = 4
@@ -17,8 +17,8 @@ class Severity(IntEnum):
 
 _WORDS = {
     Severity.LOST: r"\b(?:(?:is|are) lost|lose)\b",
-    Severity.ENDED: r"\b(?:(?<!it )(?:is|are) (?:deleted|ended|refused|requeued)|fail|end(?= where|[;,:]|$))(?:\b|$)",
-    Severity.BLOCKED: r"\b(?:never starts?|until it is (?:lowered|UP))\b|^after the change, sbatch refuses",
+    Severity.ENDED: r"\b(?:(?<!it )(?:is|are) (?:deleted|ended|refused|requeued)|is that of \S+ until|which (?!no user)\S+ has then|fail|end(?= where|[;,:]|$))(?:\b|$)",
+    Severity.BLOCKED: r"\b(?:never starts?|until it is (?:lowered|UP)|cannot log in)\b|^after the change, sbatch refuses",
     Severity.WAITS: r"\bwaits?\b",
     Severity.STARTS: r"\bstarts?\b",
 }
