@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, JobsS3Access
 from gpucluster.plan.model.kubernetes import PodIdentity
 from gpucluster.text import listed
 
@@ -18,7 +18,7 @@ def lost(old: ClusterPlan, new: ClusterPlan) -> tuple[tuple[str, str], ...]:
     return tuple(
         (_name(one), listed(places))
         for one in old.kubernetes.pod_identities
-        if (places := list(_lost(one, after.get(_name(one)))))
+        if (places := lost_places(one, after.get(_name(one))))
     )
 
 
@@ -27,7 +27,12 @@ def running(found: tuple[tuple[str, str], ...]) -> Iterator[str]:
         yield f"those of the service account {account} lose their access at `pulumi up`: {places}"
 
 
-def _lost(was: PodIdentity, now: PodIdentity | None) -> Iterator[str]:
+def lost_places(was: PodIdentity | JobsS3Access, now: PodIdentity | JobsS3Access | None) -> tuple[str, ...]:
+    """Return what `now` no longer grants: `read s3://example-data`."""
+    return tuple(_lost(was, now))
+
+
+def _lost(was: PodIdentity | JobsS3Access, now: PodIdentity | JobsS3Access | None) -> Iterator[str]:
     read = () if now is None else (*now.read, *now.write)
     write = () if now is None else now.write
     yield from (f"read {one}" for one in was.read if not _within(one, read))
