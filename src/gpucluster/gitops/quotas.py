@@ -26,6 +26,7 @@ class QuotaChange:
     most: tuple[
         tuple[str, str, int], ...
     ] = ()  # team, resource, and the most of it that it can have in one pool now
+    gone: tuple[str, ...] = ()  # resources that no pool has any more
     leaving: tuple[str, ...] = ()  # teams whose queues keep their quota until --prune
     reclaims: bool = False  # a team that lent its quota takes it back from running workloads
 
@@ -40,6 +41,7 @@ def quota_change(old: ClusterPlan, new: ClusterPlan) -> QuotaChange:
         flavors=tuple(pool.name for pool in pools if pool.of in kept and _flavor(pool) not in now),
         less=tuple(_less(old.kubernetes, new.kubernetes, [one for one in pools if _flavor(one) in now])),
         most=tuple(_most(old.kubernetes, new.kubernetes)),
+        gone=_gone(old.kubernetes, new.kubernetes),
         leaving=tuple(_leaving(old.kubernetes, new.kubernetes)),
         reclaims=new.kubernetes.preemption.reclaim_within_cohort != RECLAIM[NEVER],
     )
@@ -62,6 +64,8 @@ def queued(found: QuotaChange) -> Iterator[str]:
     if found.flavors:
         yield f"those for {listed(found.flavors)} can be admitted while others still have the nodes, and then wait for them"
 
+    if found.gone:
+        yield f"those that need {' or '.join(found.gone)} never start: no pool has it any more"
     for team, resource, most in found.most:
         rest = f"that need more than {most} {resource} in one pool" if most else f"that need {resource}"
         yield f"those of the team {team} {rest} are not admitted any more: the team can have no more, also borrowed"
@@ -71,6 +75,11 @@ def queued(found: QuotaChange) -> Iterator[str]:
             f"those of other teams can be admitted for nodes that the pods of {teams} have, and then wait for them:"
             f" the queue of {teams} keeps its quota until `gpucluster k8s up {CLUSTER} --prune`"
         )
+
+
+def _gone(old: Kubernetes, new: Kubernetes) -> tuple[str, ...]:
+    left = {resource for pool in new.pools for resource in pool.allocatable}
+    return tuple(sorted({resource for pool in old.pools for resource in pool.shared_by} - left))
 
 
 def _most(old: Kubernetes, new: Kubernetes) -> Iterator[tuple[str, str, int]]:
