@@ -6,7 +6,7 @@ Each check compares one pool, or the cluster, before and after. It yields the co
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import pod_storage, rebuilt
+from gpucluster.gitops import pod_storage, pods, rebuilt
 from gpucluster.gitops.events import events
 from gpucluster.gitops.identity import is_another
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
@@ -47,9 +47,10 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _login(old, new)
     yield from _stores(old, new)
     yield from _detached(old, new)
-    yield from _plane_zones(old, new)
-    yield from _node_groups(old, new)
-    yield from _drivers(old, new)
+    if pods.plane(old, new) is pods.Plane.STAYS:  # a new control plane has new node groups
+        yield from _plane_zones(old, new)
+        yield from _node_groups(old, new)
+        yield from _drivers(old, new)
     before, every = _by_name(old), _nodes(new)
     by_hand = not (_on_eks(old) and _on_eks(new))
     for name, pool in _by_name(new).items():
