@@ -163,6 +163,13 @@ ROWS = (
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(
+        r"slurm\.reservations\[\]\.(users|accounts|partition|maint|repeat)",
+        Note(
+            queued="those that name a changed reservation keep it as it was: Slurm deletes no reservation that a job uses or names",
+            rows=("reservation-removed", "reservation-used"),
+        ),
+    ),
+    Row(
         r"slurm\.reservations\[\]",
         Note(
             queued="those that name a removed reservation keep it: Slurm deletes no reservation that a job uses or names",
