@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from gpucluster.gitops import account_defaults
 from gpucluster.gitops.lost_gres import NEVER, Lost
 from gpucluster.gitops.model import Clause
 from gpucluster.gitops.partition_limits import of_cluster, recorded, unrecorded
@@ -51,7 +52,12 @@ def clauses(old: SlurmPlan, new: SlurmPlan | None, way: Way, *, starts: bool) ->
     """Return the clauses about jobs. `new` is None if Slurm leaves, with its queue. `starts`: all jobs are said to start."""
     if new is None:
         return ()
-    return (*_queued(old, new, way, starts=starts), *_running(old, new, way), *_new(old, new, way))
+    return (
+        *_queued(old, new, way, starts=starts),
+        *_running(old, new, way),
+        *_new(old, new, way),
+        *account_defaults.clauses(old, new),
+    )
 
 
 def texts(found: Iterable[Clause], *subjects: str) -> tuple[str, ...]:
