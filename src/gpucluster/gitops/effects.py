@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpucluster.gitops import boots, identity, job_rights, preemption, requests, sentences, steps, uids
+from gpucluster.gitops import (
+    boots,
+    extra_keys,
+    identity,
+    job_rights,
+    preemption,
+    requests,
+    sentences,
+    steps,
+    uids,
+)
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.field_effects import ROWS, Note, Row
 from gpucluster.gitops.model import Clause, Effects, SpecChange
@@ -124,7 +134,7 @@ def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterabl
 
 def of_plans(old: SlurmPlan, new: SlurmPlan | None) -> Iterator[Note]:
     """Yield the notes that two plans decide, and no field of its own."""
-    for one in (preemption, job_rights, uids):
+    for one in (preemption, job_rights, uids, extra_keys):
         yield from one.notes(old, new)
 
 
