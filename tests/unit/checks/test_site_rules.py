@@ -29,8 +29,8 @@ def said(*texts: str) -> tuple[QueryOutput, ...]:
 
 # --- limits ----------------------------------------------------------------------------------------------
 WANT = limits.LimitsWant(open_files=131072)
-SMALL = LIMITS.replace(
-    "unlimited            unlimited            bytes", "8388608              8388608              bytes"
+SMALL = re.sub(
+    "(Max locked memory +)unlimited +unlimited +", r"\g<1>8388608              8388608              ", LIMITS
 )
 FEW = LIMITS.replace("131072 ", "20000  ")
 UNIT = "LimitMEMLOCK=infinity"

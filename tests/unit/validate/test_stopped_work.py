@@ -4,6 +4,7 @@ import io
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support import builders
@@ -93,7 +94,8 @@ def held() -> StandingCluster:
 
 
 def test_run_with_a_warning_that_stops_work_is_not_green(tmp_path):
-    cluster, junit = held(), tmp_path / "junit.xml"
+    cluster: Any = held()
+    junit = tmp_path / "junit.xml"
     context = RunContext(plan=cluster.plan, user="vision")
     done = run(context, cluster, select(expectations(cluster.plan), tier=0), junit=junit)
     (result,) = [one for one in done.results if one.check == "ctl.resv"]
@@ -109,7 +111,7 @@ def test_run_with_a_warning_that_stops_work_is_not_green(tmp_path):
 
 
 def test_last_line_tells_of_stopped_work_beside_a_failure():
-    cluster = held()
+    cluster: Any = held()
     cluster.answers["gpu01: cat /etc/hosts"] = "10.9.9.9 gpu02\n"
     context = RunContext(plan=cluster.plan, user="vision")
     done: Run = run(context, cluster, select(expectations(cluster.plan), tier=0))
