@@ -42,7 +42,8 @@ def jobs(partition: Partition, shape: NodeShape, memory_of_gpu_mib: int) -> Iter
     """Return the jobs that every node of the partition must take.
 
     Where a partition limits the CPUs of a node, no job has the whole node (S16). A site's DefMemPerGPU may fit on one pool of a
-    partition only; a job for all GPUs of another asks for less. `--mem` does not replace that default (S16).
+    partition only; a job for all GPUs of another asks for less, and sbatch refuses
+    the option to a job without GPUs. `--mem` does not replace that default (S16).
     """
     of_gpu = shape.job_memory_mib // max(1, gres.units(shape))
     all_memory = (f"--mem-per-gpu={of_gpu}",) if memory_of_gpu_mib > of_gpu else ()
@@ -53,7 +54,7 @@ def jobs(partition: Partition, shape: NodeShape, memory_of_gpu_mib: int) -> Iter
     cpus = shape.job_cpus if most is None else min(shape.job_cpus, most - shape.system_cpus)
     yield Job("the default memory on all CPUs", (*needed, "--ntasks=1", f"--cpus-per-task={cpus}"))
     if partition.max_cpus_per_node is None:
-        yield Job("a whole node", (*needed, "--exclusive", *all_memory))
+        yield Job("a whole node", (*needed, "--exclusive", *(all_memory if needed else ())))
     if every:
         yield Job("all GPUs", (*every, *all_memory))
     if isinstance(shape.sharing, Mig):

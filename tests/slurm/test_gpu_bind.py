@@ -6,7 +6,6 @@ alone binds them: it needs no control groups.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from real_slurm import FOR_SLURMD, USER, VERSIONS, RealSlurm
@@ -27,9 +26,10 @@ def a_plan_of_this_host(version: str) -> SlurmOnHosts:
     cores = int(found["CPUs"]) // threads
     if cores < 2:
         pytest.skip("this host has one core: a second socket would have none")
-    plan = a_lab_plan(("count: 8", "count: 2"), ("memory: 2000GiB", "memory: 8GiB"))
-    shape = replace(plan.pools[0].shape, cores_per_socket=cores // 2, threads_per_core=threads)
-    return replace(plan, pools=(replace(plan.pools[0], shape=shape),))
+    hardware = f"cores_per_socket: {cores // 2}, threads_per_core: {threads}, memory: 8GiB"
+    return a_lab_plan(
+        ("count: 8", "count: 2"), ("cores_per_socket: 56, threads_per_core: 2, memory: 2000GiB", hardware)
+    )
 
 
 @pytest.fixture(params=VERSIONS)
