@@ -82,9 +82,7 @@ def test_machines_that_are_away_are_tried_once_each(lab, tmp_path):
     done = ran(lab, "--known-hosts", known, "--ssh-config", tmp_path / "config", "--output", "json")
     assert sorted(tried.read_text().split()) == ["192.0.2.10", *(f"192.0.2.1{n}" for n in range(1, 5))]
     causes = [r for r in json.loads(done.stdout)["results"] if not r["blocked_by"]]
-    assert [r["id"] for r in causes] == [
-        f"svc.active[{m}]" for m in ("head", "gpu01", "gpu02", "gpu03", "gpu04")
-    ]
+    assert [r["id"] for r in causes] == [f"disk[{m}]" for m in ("head", "gpu01", "gpu02", "gpu03", "gpu04")]
     assert all("ssh there by hand" in r["remedy"] for r in causes)
 
 
