@@ -142,7 +142,10 @@ def workloads(name: str, spec: Manifest) -> Iterator[Manifest]:
     once = {"template": {"spec": {**spec, "restartPolicy": "Never"}}}
     jobs = {"replicatedJobs": [{"name": "a", "template": {"spec": once}}]}
     running = {"replicas": 0, "selector": selected, "template": template}
-    group = {"replicas": 0, "leaderWorkerTemplate": {"workerTemplate": template, "leaderTemplate": template}}
+    group = {
+        "replicas": 0, "rolloutStrategy": {"type": "RollingUpdate"},
+        "leaderWorkerTemplate": {"workerTemplate": template, "leaderTemplate": template},
+    }  # fmt: skip
     runtime = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [{**jobs["replicatedJobs"][0], "name": "node"}]}}}  # fmt: skip
     for api_version, kind, made in (
         ("apps/v1", "Deployment", running),

@@ -241,7 +241,6 @@ LIMITS = (
         "file size",
         "data size",
         "stack size",
-        "resident set",
         "locked memory",
         "address space",
         "file locks",

@@ -46,13 +46,13 @@ class _Kind:
 
 
 # setrlimit's name -> limit. slurm.conf propagates soft limits to jobs but those of MEMLOCK and NPROC. A program raises the soft
-# limits of its stack and its open files itself. Core files, signals, queues and priorities are the machine's own.
+# limits of its stack and its open files itself. Core files, signals, queues and priorities are the machine's own. RSS has no
+# effect on Linux (setrlimit(2)), and slurmstepd sets it to the memory of the job.
 _KINDS = {
     "cpu": _Kind(title="cpu time", unit="seconds"),
     "fsize": _Kind(title="file size"),
     "data": _Kind(title="data size"),
     "stack": _Kind(title="stack size", soft=(), value="8M:infinity"),
-    "rss": _Kind(title="resident set"),
     "nproc": _Kind(title="processes", least=PROCESSES, unit="", soft=("slurmd", "job"), value=str(PROCESSES)),
     "nofile": _Kind(title="open files", least=OPEN_FILES, unit="", soft=(), value=str(OPEN_FILES)),
     "memlock": _Kind(title="locked memory", soft=("slurmd", "job")),

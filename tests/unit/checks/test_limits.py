@@ -53,7 +53,6 @@ LOWERED = (
     (resource.RLIMIT_CPU, 3600, "cpu", "cpu time is limited to 3600 s"),
     (resource.RLIMIT_DATA, 1 << 33, "data", "data size is limited to 8388608 KiB"),
     (resource.RLIMIT_AS, 1 << 34, "as", "address space is limited to 16777216 KiB"),
-    (resource.RLIMIT_RSS, 1 << 33, "rss", "resident set is limited to 8388608 KiB"),
     (resource.RLIMIT_STACK, 1 << 23, "stack", "stack size is limited to 8192 KiB"),
     (resource.RLIMIT_NOFILE, 1024, "nofile", "open files are limited to 1024"),
     (resource.RLIMIT_MEMLOCK, 65536, "memlock", "locked memory is limited to 64 KiB"),
@@ -99,7 +98,7 @@ def test_remedy_sets_every_limit_to_that_of_the_unit_and_starts_slurmd_again(tmp
     unit.read(UNIT)
     values = dict(written["Service"])
     assert values == {
-        "limitcpu": "infinity", "limitfsize": "infinity", "limitdata": "infinity", "limitstack": "8M:infinity", "limitrss": "infinity",
+        "limitcpu": "infinity", "limitfsize": "infinity", "limitdata": "infinity", "limitstack": "8M:infinity",
         "limitnproc": "65536", "limitnofile": "131072", "limitmemlock": "infinity", "limitas": "infinity", "limitlocks": "infinity",
     }  # fmt: skip
     ours = {key: value for key, value in unit["Service"].items() if key.startswith("limit")}
