@@ -110,7 +110,12 @@ def _images(one: Manifest) -> list[str]:
 
 
 def _definitions(chart: str, cluster: str, there: Found, made: Sequence[Manifest]) -> Iterator[Manifest]:
-    """Yield the definitions of a chart's kinds that neither `up`, nor a release of ours, nor a person's label gives to this cluster."""
+    """Yield the definitions of a chart's kinds that neither `up`, nor a release of ours, nor a person's label gives to this cluster.
+
+    helm marks no definition of the folder `crds` of a chart, so where the chart's release is ours its definitions are, too.
+    """
+    if any(one.ours and _VERSION.sub("", one.chart) == chart for one in there.values()):
+        return
     for one in made:
         if (
             one["kind"] == _DEFINITION[1]

@@ -156,6 +156,13 @@ def test_own_controllers_and_definitions_are_no_hindrance(cluster: Cluster, step
     assert up(cluster.access(), steps, holder="ann").charts == ()
 
 
+def test_definition_that_helm_made_with_our_release_is_no_hindrance(cluster: Cluster, steps: Steps) -> None:
+    """Regression: helm puts no owner on a definition of a chart's folder `crds`, so the second `up` refused its own LeaderWorkerSet."""
+    up(cluster.access(), steps, holder="ann")
+    cluster.put(definition("disaggregatedsets", "disaggregatedset.x-k8s.io", "v1"))
+    up(cluster.access(), steps, holder="ann")
+
+
 def test_own_release_in_an_older_place_is_no_hindrance(cluster: Cluster, steps: Steps) -> None:
     """`--prune` uninstalls it."""
     row = {"name": "kueue", "namespace": "older", "revision": 1, "status": "deployed", "values": None}
