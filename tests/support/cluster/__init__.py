@@ -65,12 +65,14 @@ class Cluster:
                 values["objects"]["|".join(place)] = {**one, "metadata": metadata}
 
     def objects(self, kind: str = "") -> dict[str, Any]:
-        """Objects by their last name, of one kind or of all, without those that charts made."""
+        """Objects by their last name, of one kind or of all, without those that charts made, and without definitions."""
         there = self.values()["objects"].items()
         found = [
             one
             for key, one in there
-            if key != "v1|Namespace||kube-system" and one["metadata"].get("labels") != MADE
+            if key != "v1|Namespace||kube-system"
+            and one["metadata"].get("labels") != MADE
+            and (kind or one["kind"] != "CustomResourceDefinition")
         ]
         return {
             f"{o['kind']}/{o['metadata']['name']}" if not kind else o["metadata"]["name"]: o

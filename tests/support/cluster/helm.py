@@ -7,7 +7,16 @@ from typing import Any
 
 import yaml
 
-from support.cluster.state import CLUSTER_SCOPED, IN_TEMPLATES, OF_CHARTS, Begun, fail, suffer
+from support.cluster.state import (
+    CLUSTER_SCOPED,
+    IN_TEMPLATES,
+    OF_CHARTS,
+    Begun,
+    definitions_of,
+    fail,
+    stored,
+    suffer,
+)
 
 Row = dict[str, Any]
 BEGIN = "2026-11-25 12:00:00.123456789 +0000 UTC"  # of the clock of `Cluster`
@@ -20,6 +29,7 @@ REPOSITORIES = {
     "aws-efa-k8s-device-plugin": "aws-efa-k8s-device-plugin",
     "gpu-operator": "gpu-operator",
 }
+WITHOUT_MARK = ("lws",)  # the files of its folder `crds` begin without `---`, and `helm show crds` prints files as they are
 INSIDE = {  # the charts inside a chart: `helm show crds` prints their definitions also where values turn them off
     "kubeflow-trainer": {
         "jobset": "0.12.0",
@@ -98,6 +108,7 @@ def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str,
         values["crds"][words[0]] = flags["version"]
     else:
         values["crds"].setdefault(words[0], flags["version"])
+    _make_definitions(values, row)
     return "", f'Release "{words[0]}" has been upgraded. Happy Helming!'
 
 
@@ -136,6 +147,17 @@ def _make(values: Row, row: Row) -> None:
             values["objects"][key] = {**one, **status, "metadata": {**one["metadata"], **place, **marks}}
 
 
+def _make_definitions(values: Row, row: Row) -> None:
+    """Create the definitions that are not there. helm marks those of templates, and none of a folder `crds`."""
+    name = row["name"]
+    marks = {}
+    if name in IN_TEMPLATES:
+        release = {"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": row["namespace"]}
+        marks = {"labels": MADE, "annotations": release}
+    for one in definitions_of(name):
+        values["objects"].setdefault(_key(one, ""), stored(one, "helm", **marks))
+
+
 def _key(one: Row, namespace: str) -> str:
     place = "" if one["kind"] in CLUSTER_SCOPED else namespace
     return "|".join((one["apiVersion"], one["kind"], place, one["metadata"]["name"]))
@@ -167,6 +189,8 @@ def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
         values["objects"].pop(_key(one, row["namespace"]), None)
     if words[0] in IN_TEMPLATES and words[0] in values["crds"]:
         del values["crds"][words[0]]
+        for one in definitions_of(words[0]):
+            values["objects"].pop(_key(one, ""), None)
         kinds = {(version, kind) for version, found in OF_CHARTS[words[0]].items() for kind in found}
         values["objects"] = {
             k: o for k, o in values["objects"].items() if (o["apiVersion"], o["kind"]) not in kinds
@@ -203,20 +227,12 @@ def _show_crds(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
         return f"Error: failed to download {words[0]!r}: not found", ""
     name, version = REPOSITORIES[words[0]], flags["version"]
     own = {} if name in IN_TEMPLATES else {name: version}
-    documents = [
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": f"{kind.lower()}s.{group.partition('/')[0]}",
-                "annotations": {"of": of, "at": at},
-            },
-        }
+    files = (
+        yaml.dump(stored(one, "", annotations={"of": of, "at": at}), Dumper=yaml.CSafeDumper, explicit_start=of not in WITHOUT_MARK)
         for of, at in {**own, **INSIDE.get(name, {})}.items()
-        for group, kinds in OF_CHARTS[of].items()
-        for kind in kinds
-    ]
-    return "", yaml.dump_all(documents, Dumper=yaml.CSafeDumper, explicit_start=True) if documents else ""
+        for one in definitions_of(of)
+    )  # fmt: skip
+    return "", "\n".join(files)
 
 
 def _version(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:

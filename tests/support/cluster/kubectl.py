@@ -12,7 +12,7 @@ import yaml
 
 from support.cluster.controllers import Controllers
 from support.cluster.pods import execute
-from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, OWN_EACH, Begun, fail
+from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, OWN_EACH, Begun, fail, stored
 
 Object = dict[str, Any]
 
@@ -139,7 +139,7 @@ class Server(Controllers):
             if refused:
                 problems.append(refused)
             elif one["kind"] == "CustomResourceDefinition":
-                self._define(one)
+                self._define(one, flags["field-manager"])
                 found.append(one)
             else:
                 found.append(_shown(self._applied(one, flags, dry=dry), flags))
@@ -252,10 +252,11 @@ class Server(Controllers):
             return ""
         return f'error: Apply failed with 1 conflict: conflict with "helm" using apiextensions.k8s.io/v1: .spec.versions\n{_REVIEW}'
 
-    def _define(self, one: Object) -> None:
+    def _define(self, one: Object, manager: str) -> None:
         """Take the definitions of a chart from what its `helm show crds` printed."""
         marks = one["metadata"]["annotations"]
         self.values["crds"][marks["of"]] = marks["at"]
+        self.objects[_key(one)] = stored(one, manager, annotations=marks)
 
     def _unknown_field(self, one: Object) -> str:
         """Refuse an object of a chart whose definitions are of another version: a field of it may be missing there."""

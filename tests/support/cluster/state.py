@@ -50,6 +50,28 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
+def definitions_of(chart: str) -> list[dict[str, Any]]:
+    """Return its CustomResourceDefinitions."""
+    return [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.{group}"},
+            "spec": {"group": group, "names": {"plural": plural}, "versions": [{"name": version, "served": True}]},
+        }
+        for group, _, version, kind in (
+            (*served.partition("/"), kind) for served, kinds in OF_CHARTS[chart].items() for kind in kinds
+        )
+        for plural in [f"{kind.lower().removesuffix('y')}ies" if kind.endswith("Policy") else f"{kind.lower()}s"]
+    ]  # fmt: skip
+
+
+def stored(one: dict[str, Any], manager: str, **marks: Any) -> dict[str, Any]:
+    """Return a definition with labels or annotations, and who has written it."""
+    written = {"managedFields": [{"manager": manager}], "resourceVersion": "1"} if manager else {}
+    return {**one, "metadata": {**one["metadata"], **written, **marks}}
+
+
 OWN_EACH = 2  # the newest version of marshal's format in which each object is read as one of its own
 
 

@@ -9,6 +9,7 @@ from support.kube_steps import GROUPS, kube_steps
 
 from gpucluster.errors import StateError
 from gpucluster.k8s_apply.foreign_controllers import PROJECTS
+from gpucluster.k8s_apply.objects import is_written_by
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
@@ -156,11 +157,40 @@ def test_own_controllers_and_definitions_are_no_hindrance(cluster: Cluster, step
     assert up(cluster.access(), steps, holder="ann").charts == ()
 
 
-def test_definition_that_helm_made_with_our_release_is_no_hindrance(cluster: Cluster, steps: Steps) -> None:
-    """Regression: helm puts no owner on a definition of a chart's folder `crds`, so the second `up` refused its own LeaderWorkerSet."""
+def test_every_definition_of_a_folder_crds_is_applied(cluster: Cluster, steps: Steps) -> None:
+    """Regression: files of lws begin without `---`, so kubectl took the last one only, and helm's first one was never upgraded."""
     up(cluster.access(), steps, holder="ann")
-    cluster.put(definition("disaggregatedsets", "disaggregatedset.x-k8s.io", "v1"))
+    unwritten = {
+        name
+        for name, one in cluster.objects("CustomResourceDefinition").items()
+        if not is_written_by(one, "gpucluster") and "annotations" not in one["metadata"]
+    }
+    assert unwritten == set()
+    assert "disaggregatedsets.disaggregatedset.x-k8s.io" in cluster.objects("CustomResourceDefinition")
+
+
+def test_definitions_that_an_uninstall_left_are_no_hindrance(cluster: Cluster, steps: Steps) -> None:
+    """Regression: helm puts no owner on a definition of a folder `crds`, so `up` refused those of its own LeaderWorkerSet."""
     up(cluster.access(), steps, holder="ann")
+    cluster.change(releases=[row for row in cluster.values()["releases"] if row["name"] != "lws"])
+    assert up(cluster.access(), steps, holder="ann").charts == ("lws",)
+
+
+def test_definition_without_an_owner_beside_our_release_is_no_hindrance(
+    cluster: Cluster, steps: Steps
+) -> None:
+    """Of a cluster that an earlier version of gpucluster made."""
+    up(cluster.access(), steps, holder="ann")
+    cluster.put(definition("disaggregatedsets", "disaggregatedset.x-k8s.io", "v1"), manager="helm")
+    up(cluster.access(), steps, holder="ann")
+
+
+def test_definition_of_others_beside_our_release_is_refused(cluster: Cluster, steps: Steps) -> None:
+    up(cluster.access(), steps, holder="ann")
+    theirs = of_release("theirs", "elsewhere")
+    cluster.put(definition("disaggregatedsets", "disaggregatedset.x-k8s.io", "v1", annotations=theirs))
+    with pytest.raises(StateError, match="disaggregatedsets.* of the release theirs in elsewhere"):
+        up(cluster.access(), steps, holder="ann")
 
 
 def test_own_release_in_an_older_place_is_no_hindrance(cluster: Cluster, steps: Steps) -> None:
