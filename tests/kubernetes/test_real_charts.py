@@ -4,6 +4,7 @@ Only the place of a chart differs: a program in front of helm names a package of
 pods, so no webhook answers: Kueue's, which judges every pod, is left out, and so is the GPU operator, whose module has no chart.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -21,17 +22,21 @@ from support.kube_steps import GROUPS, kube_steps
 from gpucluster import shell
 from gpucluster.errors import StateError
 from gpucluster.k8s.releases import Release
+from gpucluster.k8s.waves import FIELD_MANAGER
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.down import down
 from gpucluster.k8s_apply.helm import Helm
-from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.kubectl import MANAGERS, Kubectl
+from gpucluster.k8s_apply.objects import is_written_by
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import CHART_S, Steps
 from gpucluster.k8s_apply.up import up
 from gpucluster.sandbox.kubernetes import control_plane, nodes, programs
 
 CONTEXT, HOLDER, LIMIT_S = "sandbox", "ann@desk", 600.0
+RECORDED = Path(__file__).parents[1] / "recorded/chart-definitions.json"
+DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 LEFT_OUT = ("gpu-operator", "kueue")
 pytestmark = [pytest.mark.in_order]
 SHIM = """\
@@ -145,6 +150,18 @@ def test_charts_are_installed_once(desk: Desk) -> None:
     assert desk.apply() == wanted
     assert desk.unsettled() == ()
     assert desk.apply() == ()
+
+
+def test_every_definition_of_a_folder_crds_is_applied(desk: Desk) -> None:
+    """Regression: `helm show crds` puts no `---` between files, and of two in one document kubectl takes the last."""
+    there = desk.access.kubectl.find([DEFINITION], "", "", "", MANAGERS)
+    written = {
+        f"{one['spec']['group']}/{one['spec']['names']['kind']}"
+        for one in there
+        if is_written_by(one, FIELD_MANAGER)
+    }
+    recorded = json.loads(RECORDED.read_text())
+    assert written == {kind for one in desk.steps.releases for kind in recorded[one.name]["crds"]}
 
 
 @pytest.mark.parametrize("sabotage", [

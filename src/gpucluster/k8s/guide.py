@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from gpucluster.k8s import argocd
 from gpucluster.k8s.kustomization import FILE, kustomization
-from gpucluster.k8s.releases import DEFINE, has_definitions, install, releases
+from gpucluster.k8s.releases import define, has_definitions, install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import FIELD_MANAGER, TESTS, WAVES, apply
@@ -72,7 +72,7 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield ""
     defined = ", ".join(release.name for release in releases(site) if has_definitions(release))
     yield f"helm does not upgrade the definitions in the folder `crds` of a chart ({defined}). By hand, before a newer version of such a chart:"
-    yield f"`helm show crds CHART --version VERSION | {' '.join(DEFINE)}`."
+    yield f"`{define('helm show crds CHART --version VERSION')}`."
     if site.workloads.nccl_tests:
         yield ""
         yield f"`{TESTS.folder}` has a test of NCCL for each pool, and no wave starts it: `kubectl create -f {TESTS.folder}/NAME.yaml`, and `kubectl delete` afterwards."

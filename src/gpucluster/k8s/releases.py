@@ -1,5 +1,7 @@
 """The Helm releases that our manifests need, and the line that installs one. `guide` and `gpucluster k8s up` print the same line."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +22,9 @@ DEFINE = (
     "--filename",
     "-",
 )
+# `helm show crds` prints the files of the folder as they are (helm, pkg/action/show.go). Those of lws 0.9.0 begin without `---`, and of
+# a document with repeated keys kubectl takes the last ones.
+_DIVIDE = ("awk", '/^apiVersion:/ {print "---"} {print}')
 WITHOUT_VALUES = ("jobset", "lws")  # their defaults are right
 # The charts with a folder `crds` of their own. `helm show crds` also prints those of the charts inside a chart, whether or not the values
 # turn them off (helm, pkg/action/show.go): kubeflow-trainer 2.3.0 has lws 0.8.0 inside, older than the pinned one.
@@ -84,6 +89,16 @@ def definitions(release: Release) -> Iterator[str]:
     install and upgrade: an uninstall leaves old ones behind.
     """
     yield from ("helm", "show", "crds", *release.chart, "--version", release.version)
+
+
+def divided(definitions: str) -> str:
+    """Return what `helm show crds` prints with each definition as a document of its own."""
+    return re.sub(r"^(?=apiVersion:)", "---\n", definitions, flags=re.MULTILINE)
+
+
+def define(shown: str) -> str:
+    """Return the line that applies the definitions that a command of helm shows, for people."""
+    return f"{shown} | {shlex.join(_DIVIDE)} | {shlex.join(DEFINE)}"
 
 
 def _values(name: str) -> str | None:

@@ -74,17 +74,23 @@ def refuse_foreign_controllers(
     made = patiently(
         lambda: kubectl.find([_DEPLOYMENT, _DEFINITION], "", "", "", MANAGERS), access.clock, access.report
     )
+    definitions = {
+        one.name: list(_definitions(one.name, cluster, there, made))
+        for one in releases
+        if one.name in PROJECTS
+    }
     found = {
         one.name: signs
         for one in releases
-        if one.name in PROJECTS and (signs := tuple(_signs(one, cluster, there, made)))
-    }
+        if one.name in PROJECTS and (signs := [*_programs(one, there, made), *map(_told, definitions[one.name])])
+    }  # fmt: skip
     if found:
-        told = (f"{PROJECTS[name].title} or a part of it is there, and is not of {cluster}: {some(list(signs))}" for name, signs in found.items())  # fmt: skip
-        raise StateError("; ".join(told), next_step=_step(cluster, list(found), there, made))
+        told = (f"{PROJECTS[name].title} or a part of it is there, and is not of {cluster}: {some(signs)}" for name, signs in found.items())  # fmt: skip
+        left = [one["metadata"]["name"] for name in found for one in definitions[name]]
+        raise StateError("; ".join(told), next_step=_step(cluster, list(found), left))
 
 
-def _signs(release: Release, cluster: str, there: Found, made: Sequence[Manifest]) -> Iterator[str]:
+def _programs(release: Release, there: Found, made: Sequence[Manifest]) -> Iterator[str]:
     project, place = PROJECTS[release.name], (release.namespace, release.name)
     for where, one in there.items():
         if _VERSION.sub("", one.chart) == release.name and where != place and not one.ours:
@@ -94,9 +100,11 @@ def _signs(release: Release, cluster: str, there: Found, made: Sequence[Manifest
             image = next((image for image in _images(one) if _is_of(project, image, one)), None)
             if image is not None:
                 yield f"{ref_of(one)} ({image})"
-    for one in _definitions(release.name, cluster, there, made):
-        served = ", ".join(str(row["name"]) for row in rows(one["spec"], "versions") if row.get("served"))
-        yield f"the definition {one['metadata']['name']} ({served}), {_owner(one)}"
+
+
+def _told(definition: Manifest) -> str:
+    served = ", ".join(str(row["name"]) for row in rows(definition["spec"], "versions") if row.get("served"))
+    return f"the definition {definition['metadata']['name']} ({served}), {_owner(definition) or 'without an owner'}"
 
 
 def _is_of(project: Project, image: str, one: Manifest) -> bool:
@@ -112,16 +120,16 @@ def _images(one: Manifest) -> list[str]:
 def _definitions(chart: str, cluster: str, there: Found, made: Sequence[Manifest]) -> Iterator[Manifest]:
     """Yield the definitions of a chart's kinds that neither `up`, nor a release of ours, nor a person's label gives to this cluster.
 
-    helm marks no definition of the folder `crds` of a chart, so where the chart's release is ours its definitions are, too.
+    helm marks no definition of the folder `crds` of a chart, so beside our release one without an owner is ours.
     """
-    if any(one.ours and _VERSION.sub("", one.chart) == chart for one in there.values()):
-        return
+    installed = any(one.ours and _VERSION.sub("", one.chart) == chart for one in there.values())
     for one in made:
         if (
             one["kind"] == _DEFINITION[1]
             and _has(chart, one["spec"])
             and not is_written_by(one, FIELD_MANAGER)
             and not _is_of_our_release(one, there)
+            and not (installed and not _owner(one))
             and labels(one).get(names.LABEL_CLUSTER) != cluster
         ):
             yield one
@@ -145,16 +153,15 @@ def _owner(one: Manifest) -> str:
     if _RELEASE in marks:
         return f"of the release {marks[_RELEASE]} in {marks.get(_NAMESPACE, '')}"
     by = labels(one).get(_MANAGED_BY)
-    return f"managed by {by}" if by else "without an owner"
+    return f"managed by {by}" if by else ""
 
 
-def _step(cluster: str, charts: Sequence[str], there: Found, made: Sequence[Manifest]) -> str:
+def _step(cluster: str, charts: Sequence[str], left: Sequence[str]) -> str:
     fields = "; ".join(PROJECTS[name].without for name in charts)
     others = (
         f"{fields}. --no-charts leaves all charts to others, and uses what is there;"
         f" `gpucluster k8s up {cluster} --dry-run` prints how to install those that are missing"
     )
-    left = [one["metadata"]["name"] for name in charts for one in _definitions(name, cluster, there, made)]
     if not left:
         return others
     give = f"kubectl label customresourcedefinition {' '.join(left)} {names.LABEL_CLUSTER}={cluster}"

@@ -11,7 +11,7 @@ import yaml
 
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s.releases import Release, definitions, has_definitions, install
+from gpucluster.k8s.releases import Release, definitions, divided, has_definitions, install
 from gpucluster.k8s_apply import program
 from gpucluster.plan import names
 from gpucluster.text import short
@@ -85,8 +85,8 @@ class Helm:
         return [part for one in found for part in (one["items"] if one["kind"] == "List" else [one])]
 
     def definitions(self, release: Release) -> str:
-        """Return the definitions of the chart's folder `crds`; an empty text without one."""
-        return self._call(tuple(definitions(release))[1:]) if has_definitions(release) else ""
+        """Return the definitions of the chart's folder `crds`, each as a document; an empty text without one."""
+        return divided(self._call(tuple(definitions(release))[1:])) if has_definitions(release) else ""
 
     def upgrade(self, release: Release, folder: Path, timeout_s: float) -> None:
         """Install or upgrade it, and wait until its objects are ready."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpucluster.artifacts import Artifact, digest, pack
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest, documents
-from gpucluster.k8s.releases import DEFINE, Release, definitions, has_definitions, install, releases
+from gpucluster.k8s.releases import Release, define, definitions, has_definitions, install, releases
 from gpucluster.k8s.render import render
 from gpucluster.k8s.site import site
 from gpucluster.k8s.waves import SERVICES, TESTS, WAVES, Wave, apply
@@ -122,7 +122,7 @@ def lines(of: Steps, *, charts: bool = True, through: str | None = None) -> Iter
         number += 1
         yield f"{number}. {' '.join(install(release, of.cluster))}"
         if has_definitions(release):
-            yield f"   {' '.join(definitions(release))} | {' '.join(DEFINE)}, first"
+            yield f"   {define(' '.join(definitions(release)))}, first"
     for wave in waves_through(of, through):
         number += 1
         yield f"{number}. {apply(wave.wave)}"

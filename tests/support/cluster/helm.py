@@ -29,7 +29,9 @@ REPOSITORIES = {
     "aws-efa-k8s-device-plugin": "aws-efa-k8s-device-plugin",
     "gpu-operator": "gpu-operator",
 }
-WITHOUT_MARK = ("lws",)  # the files of its folder `crds` begin without `---`, and `helm show crds` prints files as they are
+WITHOUT_MARK = (
+    "lws",
+)  # the files of its folder `crds` begin without `---`, and `helm show crds` prints files as they are
 INSIDE = {  # the charts inside a chart: `helm show crds` prints their definitions also where values turn them off
     "kubeflow-trainer": {
         "jobset": "0.12.0",

@@ -335,8 +335,8 @@ def _items(text: str) -> list[Object]:
 
 @cache
 def _parsed(text: str) -> bytes:
-    """The documents of a text, which most calls have in common, to be loaded by marshal: each call changes its own."""
-    return marshal.dumps(list(yaml.load_all(text, yaml.CSafeLoader)), OWN_EACH)
+    """The documents of a text, which most calls have in common, to be loaded by marshal: each call changes its own. Empty ones are left out, as by the real one."""
+    return marshal.dumps([one for one in yaml.load_all(text, yaml.CSafeLoader) if one], OWN_EACH)
 
 
 def _kustomized(folder: Path) -> list[Object]:

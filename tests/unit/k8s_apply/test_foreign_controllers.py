@@ -189,7 +189,7 @@ def test_definition_of_others_beside_our_release_is_refused(cluster: Cluster, st
     up(cluster.access(), steps, holder="ann")
     theirs = of_release("theirs", "elsewhere")
     cluster.put(definition("disaggregatedsets", "disaggregatedset.x-k8s.io", "v1", annotations=theirs))
-    with pytest.raises(StateError, match="disaggregatedsets.* of the release theirs in elsewhere"):
+    with pytest.raises(StateError, match=r"disaggregatedsets.* of the release theirs in elsewhere"):
         up(cluster.access(), steps, holder="ann")
 
 

@@ -1,12 +1,17 @@
 """`up` with stand-ins of kubectl and helm: order, checks, repeats, faults."""
 
+import shlex
+
 import pytest
+import yaml
 from support.cluster import Cluster
 from support.cluster.state import CallerIsKilledError, State
 from support.kube import TRAINED, USUAL_WAVES
 from support.kube_steps import GROUPS, kube_steps
 
+from gpucluster import shell
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.k8s.releases import DEFINE, define, divided
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps, lines
 from gpucluster.k8s_apply.up import Applied, up
@@ -279,6 +284,15 @@ def test_charts_inside_a_chart_leave_the_definitions_of_the_pinned_ones(cluster:
     assert cluster.values()["crds"]["lws"] == "0.9.0"
     shown = [line for line in lines(found) if "helm show crds" in line]
     assert not any("kubeflow-trainer" in line for line in shown), "--dry-run prints what `up` does"
+
+
+def test_line_for_people_divides_definitions_as_up_does() -> None:
+    shown = "apiVersion: v1\nkind: A\n\n---\napiVersion: v1\nkind: B\nspec:\n  apiVersion: no\n\napiVersion: v1\nkind: C\n"
+    line = define("cat").replace(shlex.join(DEFINE), "cat")
+    by_hand = shell.run(["sh", "-c", line], stdin=shown).stdout
+    wanted = [["A"], ["B"], ["C"]]
+    for text in (by_hand, divided(shown)):
+        assert [[one["kind"]] for one in yaml.safe_load_all(text) if one] == wanted
 
 
 def test_definitions_are_asked_of_the_charts_that_have_some(cluster: Cluster, bound: Steps) -> None:
