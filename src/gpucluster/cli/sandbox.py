@@ -371,6 +371,7 @@ def _up_plain(plan: "SlurmOnHosts", file: Path, scale: int | None, output: Outpu
     with steps() as step:
         done = up_hosts.up(
             plan,
+            file,
             progress=step,
             hosts=scale,
             write_inventory=lambda running: _write_site(running, source),

@@ -121,8 +121,9 @@ class SandboxDir:
         """The spec and the options of its `up`."""
         return self.path / "rehearsal.json"
 
-    def write_rehearsal(self, spec: Path, *, real_times: bool) -> None:
-        """Record the spec and the options of its `up`."""
+    def begin(self, plan: ClusterPlan, spec: Path, *, real_times: bool) -> None:
+        """Record the plan, the file that it was made from, and the options of its `up`."""
+        self.plan.write_text(codec.dumps(plan))
         found = {"spec": str(spec.resolve()), "real_times": real_times}
         self.rehearsal.write_text(json.dumps(found) + "\n")
 

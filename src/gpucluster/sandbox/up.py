@@ -17,7 +17,7 @@ from gpucluster import engine
 from gpucluster.engine.error_attribution import explainer
 from gpucluster.engine.spec_source import source_of
 from gpucluster.errors import GpuclusterError, StateError
-from gpucluster.plan import codec, names
+from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ImageByName, SlurmOnAws, eks_of
 from gpucluster.plan.spec_source import SpecSource
 from gpucluster.sandbox import differences, paths, preexisting, state_dir
@@ -107,8 +107,7 @@ class _Options:
 
 def _up(options: _Options, lock: int, program: Program, progress: Progress) -> RunningSandbox:
     watch, home = Watch(), options.home
-    home.plan.write_text(codec.dumps(options.plan))
-    home.write_rehearsal(options.spec, real_times=options.real_times)
+    home.begin(options.plan, options.spec, real_times=options.real_times)
     write_operator(home)
     pulumi = _Background(lambda: engine.find_or_build(progress))
     kubernetes = _kubernetes(options.plan, progress)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from gpucluster import shell
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan import codec
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.sandbox import differences, paths, scale
 from gpucluster.sandbox import host_checks as host
@@ -44,26 +43,31 @@ class RunningHosts:
 
 def up(
     plan: SlurmOnHosts,
+    file: Path,
     *,
     progress: Progress,
     hosts: int | None = None,
     write_inventory: Callable[[RunningHosts], None] = lambda _: None,
     root: Path = paths.STATE_ROOT,
 ) -> RunningHosts:
-    """Start the machines; `write_inventory` writes Ansible's input. A failure leaves nothing. `hosts`: most of each pool."""
+    """Start the machines; `write_inventory` writes Ansible's input. A failure leaves nothing.
+
+    `file`: the spec of the plan; `hosts`: most of each pool.
+    """
     found = host.check(host.observe(root))
     plan, scaled = scale.fit(plan, room=found.machines, hosts=hosts)
     machines = plain_of(plan)
     home = SandboxDir(name=plan.name, root=root)
     with claimed(home, found.trees, progress) as lock:
         applied = differences.apply(plan, found.cgroup, real_times=True)
-        options = _Options(plan=applied, host=found, home=home, scaled=scaled)
+        options = _Options(plan=applied, file=file, host=found, home=home, scaled=scaled)
         return _up(options, machines, lock, progress, write_inventory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
     plan: SlurmOnHosts
+    file: Path
     host: Host
     home: SandboxDir
     scaled: tuple[str, ...]  # sentences about what is smaller than the plan
@@ -77,7 +81,7 @@ def _up(
     write_inventory: Callable[[RunningHosts], None],
 ) -> RunningHosts:
     began, plan, home = time.monotonic(), options.plan, options.home
-    home.plan.write_text(codec.dumps(plan))
+    home.begin(plan, options.file, real_times=True)
     image = bare.find_or_build(progress, slurm=plan.slurm.version, admin=plan.hosts.ssh_user)
     built = time.monotonic()
     key = _make_key(home.site)

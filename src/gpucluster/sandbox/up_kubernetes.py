@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucluster import engine
-from gpucluster.plan import codec
 from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.sandbox import differences, paths, preexisting
 from gpucluster.sandbox import host_checks as host
@@ -49,8 +48,7 @@ def up(
     home = SandboxDir(name=plan.name, root=root)
     with claimed(home, found.trees, progress) as lock:
         watch = Watch()
-        home.plan.write_text(codec.dumps(plan))
-        home.write_rehearsal(file, real_times=False)
+        home.begin(plan, file, real_times=False)
         write_operator(home)
         built = programs_of(plan.kubernetes, progress)
         pulumi = engine.find_or_build(progress)

@@ -15,7 +15,7 @@ def home(tmp_path: Path) -> SandboxDir:
     home = SandboxDir(name="burst", root=tmp_path)
     home.path.mkdir()
     (tmp_path / "burst.yaml").write_text(builders.SPEC)
-    home.write_rehearsal(tmp_path / "burst.yaml", real_times=False)
+    home.begin(builders.a_plan(), tmp_path / "burst.yaml", real_times=False)
     return home
 
 

@@ -10,7 +10,6 @@ from support.builders import a_plan
 
 from gpucluster.engine import run
 from gpucluster.errors import StateError
-from gpucluster.plan import codec
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.spec_source import SpecSource, plan_digest
 from gpucluster.sandbox import host_checks, preview, state_dir
@@ -21,9 +20,8 @@ from gpucluster.sandbox.state_dir import SandboxDir
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxDir:
     made = SandboxDir(name="burst", root=tmp_path)
     made.path.mkdir(parents=True)
-    made.plan.write_text(codec.dumps(a_plan()))
     (tmp_path / "burst.yaml").write_text("name: burst\n")
-    made.write_rehearsal(tmp_path / "burst.yaml", real_times=True)
+    made.begin(a_plan(), tmp_path / "burst.yaml", real_times=True)
     monkeypatch.setattr(host_checks, "require_root", lambda: None)
     monkeypatch.setattr(state_dir, "living", lambda name, root: made)
     monkeypatch.setattr(SandboxDir, "target", lambda self, pulumi: pulumi)
