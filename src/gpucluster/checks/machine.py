@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import (
     CheckResult,
     Location,
@@ -278,7 +279,7 @@ def _start(bad: list[str], found: dict[str, Unit]) -> str:
         else ""
     )
     logs = " ".join(f"-u {_unit(unit)}" for unit in bad)
-    return f"on {{machine}}: {free}systemctl restart {units}; journalctl --no-pager -n 30 {logs}"
+    return f"on {{machine}}: {free}systemctl restart {units}; {remedies.LOG} {logs}"
 
 
 def _unit(unit: str) -> str:

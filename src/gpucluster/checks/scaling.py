@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.checks import json_fields
+from gpucluster.checks import json_fields, remedies
 from gpucluster.checks.check import CheckResult, Query, QueryOutput, listed, warned
 from gpucluster.checks.cloud import UP, CloudDifference, judged
 from gpucluster.plan import names
@@ -14,7 +14,7 @@ QUERY = (f"{names.VENV}/bin/python", "-I", "-m", "gpucluster.elastic.inspect.sta
 LIMIT_S = 60.0  # it also lists the instances
 _START = "on the head: gpucluster scaling start {cluster}"
 _RESUME = "on the head: gpucluster pool resume {pool} -c {cluster}"
-_LOG = "on the head: systemctl status gpucluster-elastic; journalctl --no-pager -n 30 -u gpucluster-elastic"
+_LOG = f"on the head: systemctl status gpucluster-elastic; {remedies.LOG} gpucluster-elastic"
 _DOCTOR = "on your computer: gpucluster doctor {cluster}"
 _WAIT = f"{UP}, and wait some minutes for the next dry run"
 _LONGEST = 600  # characters of a sentence of the daemon

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpucluster.checks import files, login_shell, machine, munge, slurmctld
+from gpucluster.checks import files, login_shell, machine, munge, remedies, slurmctld
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmOnAws, SlurmPlan
 from gpucluster.validate import (
@@ -38,8 +38,7 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
     sums = _files(plan, sackd=sackd)
     yield "cfg.same", files.Files(sha256=sums, remedy=_FETCH if sackd else "")
     if bundle:
-        again = "on {machine}: systemctl restart gpucluster-agent; journalctl --no-pager -n 30 -u gpucluster-agent"
-        yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=again)
+        yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=remedies.AGENT)
     yield "files.modes", file_expectations.of_login(plan, tuple(sums), sackd=sackd)
     yield "net.ports", running_expectations.ports_of_login(plan)
     yield "login.slurm", slurmctld.Controllers(hosts=(plan.head.name,))

@@ -6,14 +6,13 @@ slurmctld's and the daemon's answers are asked of the head alone: those of a sta
 from collections.abc import Iterator
 from typing import Any
 
-from gpucluster.checks import files, machine, munge
+from gpucluster.checks import files, machine, munge, remedies
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.validate import file_expectations, node_expectations, unit_expectations
 
 _UNITS = ("munge", "slurmctld", "gpucluster-agent", "gpucluster-guard", "gpucluster-elastic")
 _OFF = ("slurmd", "sackd", "mariadb", "nfs-server")  # of other roles; the database is elsewhere
-_AGAIN = "on {machine}: systemctl restart gpucluster-agent; journalctl --no-pager -n 30 -u gpucluster-agent"
 
 
 def machines(plan: SlurmPlan) -> tuple[str, ...]:
@@ -33,7 +32,7 @@ def of_standby(plan: SlurmPlan, bundle: str, state: str) -> Iterator[tuple[str, 
     sums = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
     yield "cfg.same", files.Files(sha256=sums)
     if bundle:
-        yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=_AGAIN)
+        yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=remedies.AGENT)
     yield "files.modes", file_expectations.of_head(plan, tuple(sums), state)
 
 
