@@ -263,10 +263,22 @@ SABOTAGES = (  # commands on the head, and for each check that fails a part of w
         },
     ),
     ("systemctl kill --signal=STOP slurmdbd", {"acct.db[head]": "slurmdbd does not answer"}),
+    (
+        "mariadb --execute 'SET GLOBAL read_only = 1'",
+        {"acct.db[head]": "MariaDB is read-only, so it takes no record"},
+    ),
+    (
+        "systemctl kill --signal=STOP mariadb",
+        {"acct.db[head]": "MariaDB does not answer, and slurmdbd does not answer"},
+    ),
 )
 
 
-@pytest.mark.parametrize(("do", "finds"), SABOTAGES, ids=["changed by hand", "slurmdbd hangs"])
+@pytest.mark.parametrize(
+    ("do", "finds"),
+    SABOTAGES,
+    ids=["changed by hand", "slurmdbd hangs", "MariaDB is read-only", "MariaDB hangs"],
+)
 def test_sabotage_of_accounting_is_found_by_one_check_whose_remedy_heals_it(research, do, finds):
     with paused(research, "gpucluster-agent", "head"):
         research.exec("head", "sh", "-ec", do)

@@ -6,7 +6,7 @@ need jobs or the cloud alone are asked over one transport.
 
 | fault | failing check | transports |
 |---|---|---|
-| munge stopped on a node | svc.active of the node | sandbox, SSM |
+| munge stopped on a node, masked on another | svc.active of the node | sandbox, SSM |
 | munge frozen on the head | auth.rt of the head | sandbox, SSM |
 | slurmd frozen on a node | slurmd.ping of the node | sandbox, SSM |
 | another munge key on a node | auth.rt of the node | sandbox, SSM |
@@ -70,6 +70,7 @@ from cluster import USER, Cluster, gpucluster
 from validation import asked_by_ssm, each, of_verdict, only_these_fail, paused, run_remedy, validated
 
 from gpucluster import artifacts
+from gpucluster.checks import remedies
 from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
@@ -153,6 +154,10 @@ PACKAGED = (
 FAULTS = (  # those of one row are in place at one time
     (
         Fault("munge is stopped on a node", "svc.active[NODE]", "systemctl restart", "NODE", "systemctl stop munge", found="munge inactive"),
+        Fault(
+            "munge is masked on a node", "svc.active[OTHER]", "systemctl unmask munge", "OTHER", "systemctl mask --now munge",
+            may=frozenset({"nodes.state[head]"}), found="munge inactive (masked)",
+        ),
     ),
     (
         Fault(
@@ -163,7 +168,7 @@ FAULTS = (  # those of one row are in place at one time
     ),
     (
         Fault(
-            "munge hangs on the head", "auth.rt[head]", "systemctl restart gpucluster-agent munge", "head",
+            "munge hangs on the head", "auth.rt[head]", "systemctl restart munge", "head",
             "systemctl kill --signal=STOP munge", found="munged does not answer in time",
         ),
     ),
@@ -498,9 +503,38 @@ def test_foreign_key_in_the_secret_is_found_and_restored(shared_cluster, nodes_i
     assert {one["blocked_by"] for name, one in results.items() if name.startswith("auth.rt")} == {
         "auth.secret[head]"
     }
+    before = main_pid(shared_cluster, "head", AGENT)
+    shared_cluster.exec("head", "sh", "-ec", remedies.restart(AGENT), check=False)
+    assert main_pid(shared_cluster, "head", AGENT) == before, "no remedy starts the agent over a foreign key"
     run_remedy(shared_cluster, results["auth.secret[head]"]["remedy"])
     assert client.get_secret_value(SecretId=arn)["SecretBinary"] == key
     validated(shared_cluster, "--tier", "0", "--only", "auth.secret,auth.rt", code=0)
+
+
+BROKEN = (  # unit, the machine, what breaks its start, what mends that
+    ("slurmctld", "head", "echo NoSuchKey=1 >>/etc/slurm/slurm.conf", "sed -i /NoSuchKey/d /etc/slurm/slurm.conf"),
+    ("slurmd", "NODE", "sed -i 's/:6817/:6816/' /run/gpucluster-agent/slurmd.env", "sed -i 's/:6816/:6817/' /run/gpucluster-agent/slurmd.env"),
+    ("ssh", "NODE", "echo NoSuchKey yes >/etc/ssh/sshd_config.d/00-broken.conf", "rm /etc/ssh/sshd_config.d/00-broken.conf"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("unit", "machine", "do", "undo"), BROKEN, ids=[row[0] for row in BROKEN])
+def test_no_remedy_restarts_a_daemon_that_could_not_start_again(
+    shared_cluster, nodes_in_use, unit, machine, do, undo
+):
+    machine = machine.replace("NODE", nodes_in_use[0])
+    typed = partial(shared_cluster.exec, machine, "sh", "-ec", remedies.restart(unit), check=False)
+    before = main_pid(shared_cluster, machine, unit)
+    with paused(shared_cluster, AGENT, machine):
+        shared_cluster.exec(machine, "sh", "-ec", do)
+        try:
+            typed()
+            assert main_pid(shared_cluster, machine, unit) == before
+        finally:
+            shared_cluster.exec(machine, "sh", "-ec", undo)
+        typed()
+        assert main_pid(shared_cluster, machine, unit) not in ("0", before)
+    shared_cluster.wait("all checks pass again", lambda: is_healthy(shared_cluster))
 
 
 LIVE = "cfg.same,nodes.hw,job.multi,topo.place,job.gres,job.tmp,job.limits"
@@ -612,6 +646,10 @@ def test_pytest_alone_runs_the_suite(shared_cluster, tmp_path):
 
 def is_healthy(cluster: Cluster) -> bool:
     return not of_verdict(validated(cluster, "--tier", "0"), "fail", "unknown")
+
+
+def main_pid(cluster: Cluster, machine: str, unit: str) -> str:
+    return cluster.exec(machine, "systemctl", "show", unit, "--property=MainPID", "--value").strip()
 
 
 def named(idents, nodes_in_use):

@@ -112,6 +112,18 @@ def test_foreign_key_in_the_secret_is_found_and_the_heads_key_is_restored(tmp_pa
     assert head.services.value == key
 
 
+def test_agent_may_start_again_only_if_the_machine_keeps_its_key(tmp_path):
+    """V4: with a foreign secret, each remedy that restarts the agent ended the head's talk with its nodes."""
+    head = a_head(tmp_path)
+    assert munge_key.keeps_own(head.machine()), "before the first key there is none to lose"
+    Agent(head).look()
+    assert munge_key.keeps_own(head.machine())
+    head.services.value = b"x" * 128
+    assert not munge_key.keeps_own(head.machine())
+    (tmp_path / "etc/munge/munge.key").unlink()
+    assert munge_key.keeps_own(head.machine()), "a machine without a key needs that of the secret"
+
+
 def test_secret_without_a_value_has_another_key(tmp_path):
     head = a_head(tmp_path)
     Agent(head).look()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucluster.checks import daemon_journal
+from gpucluster.checks import daemon_journal, remedies
 from gpucluster.checks.check import CheckStatus, QueryOutput
 from gpucluster.checks.cloud import SearchScope
 from gpucluster.checks.cloud_journal import JournalFound, JournalWant, evaluate_journal, parse_journal
@@ -108,7 +108,7 @@ def test_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 NODE = {"i-1": LivingInstance(slot="a-1", age_s=UNSEEN_S + 1)}
-RESTART, POWER_DOWN = "systemctl restart gpucluster-elastic", "scontrol update nodename=a-1 state=power_down"
+RESTART, POWER_DOWN = remedies.restart("gpucluster-elastic"), "scontrol update nodename=a-1 state=power_down"
 
 
 @pytest.mark.parametrize(

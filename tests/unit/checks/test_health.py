@@ -2,9 +2,10 @@
 
 import pytest
 
-from gpucluster.checks import health
+from gpucluster.checks import health_program
 from gpucluster.checks.check import TIMED_OUT, CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.health import FaultWant, GpuWant, MemoryWant, PortWant, Program
+from gpucluster.checks.health import FaultWant, GpuWant, MemoryWant, PortWant
+from gpucluster.checks.health_program import Program
 from gpucluster.checks.node_health import NODE_CHECKS
 
 PASS, FAIL = CheckStatus.PASS, CheckStatus.FAIL
@@ -82,9 +83,9 @@ def test_a_driver_without_the_field_is_not_checked_by_it() -> None:
 def test_validation_wants_an_answer_of_every_check() -> None:
     want = Program(path="/x", checks=("gpu.ecc", "mem.total"))
     told = "gpu.ecc\tpass\tno error\nmem.total\tfail\t10 MiB\n"
-    found = health.parse_program((QueryOutput(code=0, stdout=told),))
-    assert health.evaluate_program(found, want).found == "mem.total: 10 MiB"
-    part = health.parse_program((QueryOutput(code=0, stdout="gpu.ecc\tpass\tno error\n"),))
-    assert health.evaluate_program(part, want).found == "no answer of mem.total"
-    good = health.parse_program((QueryOutput(code=0, stdout=told.replace("fail", "pass")),))
-    assert health.evaluate_program(good, want).verdict is PASS
+    found = health_program.parse_program((QueryOutput(code=0, stdout=told),))
+    assert health_program.evaluate_program(found, want).found == "mem.total: 10 MiB"
+    part = health_program.parse_program((QueryOutput(code=0, stdout="gpu.ecc\tpass\tno error\n"),))
+    assert health_program.evaluate_program(part, want).found == "no answer of mem.total"
+    good = health_program.parse_program((QueryOutput(code=0, stdout=told.replace("fail", "pass")),))
+    assert health_program.evaluate_program(good, want).verdict is PASS

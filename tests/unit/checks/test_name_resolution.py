@@ -8,7 +8,7 @@ import pytest
 from support import builders
 from support.waiting import BOUND_S
 
-from gpucluster.checks import name_resolution
+from gpucluster.checks import name_resolution, remedies
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.validate import expectations
 
@@ -90,7 +90,7 @@ def test_name_that_hosts_lacks_is_written_by_the_agent():
     result = name_resolution.evaluate_names(found, WANT)
     assert (result.found, result.remedy) == (
         "burst-head does not resolve",
-        "on {machine}: systemctl restart gpucluster-agent",
+        f"on {{machine}}: {remedies.restart('gpucluster-agent')}",
     )
 
 

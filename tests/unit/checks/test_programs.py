@@ -11,7 +11,7 @@ import pytest
 
 import gpucluster
 from gpucluster import shipment
-from gpucluster.checks import limits, programs
+from gpucluster.checks import limits, programs, remedies
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.plan import machine_files, names
 
@@ -93,13 +93,13 @@ def test_changed_and_missing_files_are_installed_again_and_units_start_again(mac
     assert result.found == (
         f"{names.HOOK_DIR}/resume is another, {template} is another, {drop_in} is missing"
     )
-    steps = result.remedy.removeprefix("on {machine}: ").split("; ")
+    steps = result.remedy.removeprefix("on {machine}: ").split("; ", 4)
     assert steps == [
         f"install -D -m 755 {COPY}/elastic/hook.py {names.HOOK_DIR}/resume",
         f"install -D -m 644 {COPY}/agent/units{template} {template}",
         f"install -D -m 644 {COPY}/agent/units{drop_in} {drop_in}",
         "systemctl daemon-reload",
-        "systemctl try-restart slurmd.service",
+        remedies.restart("slurmd", verb="try-restart"),
     ]
     for step in steps[:3]:
         subprocess.run(
@@ -154,7 +154,7 @@ def test_settings_of_our_units_by_hand_are_removed(machine: Path) -> None:
     assert set(result.culprits) == set(places)
     assert f"{places[0]} is not ours" in result.found
     assert result.remedy.endswith(
-        "; systemctl daemon-reload; systemctl try-restart slurmd.service munge.service slurmctld.service"
+        f"; systemctl daemon-reload; {remedies.restart('slurmd', 'munge', 'slurmctld', verb='try-restart')}"
     )
     assert checked(machine, programs.ProgramsWant(below=machine_files.OF_HOSTS)).is_healthy
 
@@ -165,7 +165,7 @@ def test_setting_of_all_services_by_hand_is_removed(machine: Path) -> None:
     (machine / place.lstrip("/")).write_text("[Service]\nLimitNPROC=64\n")
     result = checked(machine, ALL)
     assert result.culprits == (place,)
-    assert "try-restart munge.service slurmd.service slurmctld.service" in result.remedy
+    assert remedies.restart("munge", "slurmd", "slurmctld", verb="try-restart") in result.remedy
 
 
 def test_environment_that_every_user_may_write_is_closed(machine: Path) -> None:

@@ -20,6 +20,7 @@ from gpucluster.checks import (
     munge,
     partitions,
     power_saving,
+    remedies,
     running_config,
     slurmctld,
 )
@@ -234,13 +235,13 @@ def test_failed_units_are_culprits():
     assert machine.evaluate_units({"munge.service": up, "slurmd.service": up}, want).verdict is PASS
     dead = machine.evaluate_units({"munge.service": replace(up, active="failed"), "slurmd.service": up}, want)
     assert (dead.verdict, dead.culprits) == (FAIL, ("munge",))
-    assert dead.remedy.startswith("on {machine}: systemctl restart munge; ")
+    assert dead.remedy.startswith("on {machine}: test -s /etc/munge/munge.key && systemctl restart munge; ")
     states = {
         "munge.service": replace(up, active="inactive"),
         "slurmd.service": replace(up, load="masked", active="inactive"),
     }
     assert (
-        "systemctl unmask slurmd; systemctl unmask --runtime slurmd; systemctl restart munge slurmd; "
+        f"systemctl unmask slurmd; systemctl unmask --runtime slurmd; {remedies.restart('munge', 'slurmd')}; "
         in machine.evaluate_units(states, want).remedy
     )
     assert machine.evaluate_units({"munge.service": up}, want).found == "slurmd is not in the answer"
@@ -422,7 +423,7 @@ def test_mount_whose_server_is_dead_is_found(answer, found):
     assert finding.found == (found or finding.expected)
     assert finding.culprits == (("/home",) if found else ())
     assert finding.remedy == (
-        found and "on {machine}: umount --lazy /home; systemctl restart gpucluster-agent"
+        found and f"on {{machine}}: {remedies.restart_after(['umount --lazy /home'], 'gpucluster-agent')}"
     )
 
 
@@ -540,7 +541,7 @@ def test_gpus_and_files():
     bad = files.evaluate_files({"/a": "x"}, want)
     assert (bad.found, bad.remedy) == (
         "/a is another, /b cannot be read",
-        "on {machine}: systemctl restart slurmd",
+        f"on {{machine}}: {remedies.restart('slurmd')}",
     )
 
 

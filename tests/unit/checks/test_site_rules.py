@@ -196,7 +196,7 @@ def test_healthy_accounting(version, check):
     [
         ("modify account where name=research set fairshare=9", "acct.tree", "account research: fairshare is 9, not 2", "name=research cluster=lab set fairshare=2"),
         ("modify qos where name=normal set MaxWall=10 GrpJobs=3", "acct.qos", "qos normal has GrpJobs 3, which no plan sets, qos normal has MaxWall 00:10:00", "set GrpJobs=-1"),
-        ("slurmdbd is away", "acct.db", "slurmdbd does not answer", "systemctl restart mariadb slurmdbd"),
+        ("slurmdbd is away", "acct.db", "slurmdbd does not answer", "systemctl restart mariadb; test $(mariadb"),
     ],
 )  # fmt: skip
 def test_accounting_after_a_fault(version, situation, check, found, remedy):

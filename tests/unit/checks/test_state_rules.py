@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from support.waiting import BOUND_S
 
-from gpucluster.checks import files, hardware, mounts, peer_names, reservations, slurmctld, strays
+from gpucluster.checks import files, hardware, mounts, peer_names, remedies, reservations, slurmctld, strays
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.plan.model import SiteReservation
 from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmNode, SlurmReservation
+
+AGENT = remedies.restart("gpucluster-agent")
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 
@@ -110,7 +112,7 @@ def test_changed_block_is_written_by_the_agent():
     result = checked(HOSTS.replace("10.42.0.10", "10.9.9.9"))
     assert (result.culprits, result.remedy) == (
         ("burst-head",),
-        "on {machine}: systemctl restart gpucluster-agent",
+        f"on {{machine}}: {AGENT}",
     )
 
 
@@ -147,8 +149,9 @@ def test_forged_reason_is_told_and_lifted(found, verdict, words, remedy):
             "none on a machine: the daemon asks EC2 again and lifts its own drain"
         )
         return
-    expected = f"on {{machine}}: scontrol update nodename=e1 state={remedy}" if remedy else ""
-    assert result.remedy == expected
+    forged = f"on {{machine}}: scontrol update nodename=e1 state={remedy}"
+    own = "on {machine}: sinfo -R; repair the cause of the reason, then scontrol update nodename=e1 state=undrain"
+    assert result.remedy == (forged if remedy else own)
 
 
 # --- device files, files, mounts --------------------------------------------------------------------------
@@ -166,7 +169,7 @@ def test_file_of_the_head_is_written_by_the_agent_before_slurmctld_reads_it():
     want = files.Files(sha256={"/etc/slurm/slurm.conf": "1" * 64})
     remedy = files.evaluate_files({"/etc/slurm/slurm.conf": "2" * 64}, want).remedy
     steps = remedy.removeprefix("on {machine}: ").split("; ", 1)
-    assert steps[0] == "systemctl restart gpucluster-agent"
+    assert steps[0] == AGENT
     assert remedy.endswith("; scontrol reconfigure")
     assert f"{'1' * 64}  /etc/slurm/slurm.conf" in remedy
     subprocess.run(["/bin/sh", "-n", "-c", "; ".join(steps)], check=True, timeout=BOUND_S)
@@ -178,7 +181,6 @@ RIGHT = {
     "/home": mounts.Mounted(type="nfs4", source="fs:/", options=frozenset()),
     "/dev/shm": mounts.Mounted(type="tmpfs", source="tmpfs", options=frozenset()),
 }
-AGENT = "systemctl restart gpucluster-agent"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,10 @@ AGENT = "systemctl restart gpucluster-agent"
     [
         ({"/home": None}, AGENT),
         ({"/home": replace(RIGHT["/home"], options=frozenset({"ro"}))}, "mount -o remount,rw /home"),
-        ({"/home": replace(RIGHT["/home"], type="tmpfs")}, f"umount /home; {AGENT}"),
+        (
+            {"/home": replace(RIGHT["/home"], type="tmpfs")},
+            remedies.restart_after(["umount /home"], "gpucluster-agent"),
+        ),
         ({"/dev/shm": None}, "mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm"),
     ],
 )
@@ -211,15 +216,15 @@ def test_state_that_is_not_bound_is_copied_before_it_is_bound_again(volume: bool
     result = mounts.evaluate_mounts(
         mounts.MountTable(mounts=found, exports=frozenset()), mounts.Mounts(mounts=(VOLUME, BOUND))
     )
-    first = [] if volume else [AGENT, "timeout 120 sh -c 'until mountpoint -q /srv/state; do sleep 1; done'"]
+    wait = f"{AGENT}; timeout 120 sh -c 'until mountpoint -q /srv/state; do sleep 1; done'; "
     steps = [
-        *first,
+        remedies.proof_of("slurmctld"),
         "systemctl stop gpucluster-elastic slurmctld",
         "cp -au /var/spool/slurmctld/. /srv/state/slurmctld/",
         "mount --bind /srv/state/slurmctld /var/spool/slurmctld",
         "systemctl start slurmctld gpucluster-elastic",
     ]
-    assert result.remedy == "on {machine}: " + "; ".join(steps)
+    assert result.remedy == f"on {{machine}}: {'' if volume else wait}{' && '.join(steps)}"
     assert result.culprits[-1] == "/var/spool/slurmctld"
 
 
@@ -240,7 +245,7 @@ def test_head_has_its_name_or_that_of_a_standby_that_took_over():
     assert checked(healthy, "burst-standby", "head").verdict is PASS
     result = checked(healthy, "h200-1b-1", "head")
     assert result.found == "the host name is h200-1b-1, not burst-head or burst-standby"
-    assert result.remedy == "on {machine}: systemctl restart gpucluster-agent"
+    assert result.remedy == f"on {{machine}}: {AGENT}"
 
 
 @pytest.mark.parametrize("answer", ["", "h200-1b-1\n", "h200 1b\nhead\n"])

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from gpucluster.checks import sshd, user_files, users
+from gpucluster.checks import remedies, sshd, user_files, users
 from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
 from gpucluster.checks.users import Account, AccountsWant
 
@@ -267,7 +267,7 @@ def test_sshd_that_admits_others(before, after, found):
     assert (finding.verdict, finding.found) == (FAIL, found)
     key = finding.culprits[0]
     assert f"({key})" in finding.remedy
-    assert finding.remedy.endswith("systemctl restart gpucluster-agent; systemctl restart ssh")
+    assert finding.remedy.endswith(remedies.restart("gpucluster-agent", "ssh"))
 
 
 def test_running_sshd_with_another_configuration_is_found():
@@ -336,7 +336,7 @@ def test_node_that_admits_users_without_a_job_is_found(before, after):
     assert finding.verdict is (PASS if same else FAIL)
     if not same:
         assert finding.culprits == ("pam",)
-        assert finding.remedy == "on {machine}: systemctl restart gpucluster-agent"
+        assert finding.remedy == f"on {{machine}}: {remedies.restart('gpucluster-agent')}"
 
 
 @pytest.mark.parametrize("names", ["root\nops\nmallory\n", "root\n", ""])

@@ -15,6 +15,7 @@ from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
 from gpucluster.checks.files import evaluate_files
 from gpucluster.checks.jobs import query_small
+from gpucluster.checks.remedies import restart
 from gpucluster.checks.slurmctld import LeastRelease
 from gpucluster.checks.sshd import Admission
 from gpucluster.cli.context import resolve_file
@@ -261,7 +262,7 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
         f"/run/slurm/conf/{name}.conf" for name in ("slurm", "plugstack")
     }
     edited = evaluate_files({}, here["cfg.same"])
-    assert edited.remedy == "on {machine}: systemctl restart sackd", "no slurmd runs there"
+    assert edited.remedy == f"on {{machine}}: {restart('sackd')}", "no slurmd runs there"
     targets = [e.target for e in found]
     assert targets.index("cloud") < targets.index("research-login-1")
     settings = {
