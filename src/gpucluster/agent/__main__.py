@@ -5,6 +5,7 @@ the file names. On an existing host Ansible writes the file, and the service end
 the journal and to the console: the cloud keeps the console's text for users who cannot log in.
 `python -m gpucluster.agent install-munge-key`: read the key from standard input, print `changed` or `same`.
 `python -m gpucluster.agent compare-munge-key`: on the head, print as JSON whether the secret has its key.
+`python -m gpucluster.agent prove-restart`: end with 1 if its next start would change or lose the machine's munge key.
 `python -m gpucluster.agent restore-munge-key`: on the head, write its key into the secret again; print the same.
 `python -m gpucluster.agent wait-until-ready DIGEST SECONDS`: wait until an existing host has applied this bundle.
 `python -m gpucluster.agent watch`: look after slurmctld of an existing head once; a timer runs it.
@@ -97,15 +98,26 @@ def compare_munge_key(_: list[str]) -> int:
     return _print_comparison(munge_key.compare)
 
 
+def prove_restart(_: list[str]) -> int:
+    """Each start installs the key of the secret. With another key there, the machine would leave the cluster."""
+    try:
+        _see_endpoint()
+        if munge_key.keeps_own(effects.this_machine()):
+            return 0
+    except (NotYetError, StepError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print("the secret has another munge key than this machine: see auth.secret of the head", file=sys.stderr)  # noqa: T201
+    return 1
+
+
 def restore_munge_key(_: list[str]) -> int:
     """Write the key of this head into the secret, if the secret has another one."""
     return _print_comparison(munge_key.restore)
 
 
 def _print_comparison(work: Callable[[Machine], munge_key.KeyComparison]) -> int:
-    logging.disable()  # botocore could log a request
-    for key, value in variables(Path(names.ENDPOINT_FILE)).items():
-        os.environ.setdefault(key, value)  # the unit has them already
+    _see_endpoint()
     try:
         found = work(effects.this_machine())
     except (NotYetError, StepError) as error:
@@ -113,6 +125,12 @@ def _print_comparison(work: Callable[[Machine], munge_key.KeyComparison]) -> int
         return 1
     print(codec.message(found))  # noqa: T201  `validate` reads it
     return 0
+
+
+def _see_endpoint() -> None:
+    logging.disable()  # botocore could log a request
+    for key, value in variables(Path(names.ENDPOINT_FILE)).items():
+        os.environ.setdefault(key, value)  # the unit has them already
 
 
 def wait_until_ready(arguments: list[str]) -> int:
@@ -142,6 +160,7 @@ COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "serve": serve,
     "install-munge-key": install_munge_key,
     "compare-munge-key": compare_munge_key,
+    "prove-restart": prove_restart,
     "restore-munge-key": restore_munge_key,
     "wait-until-ready": wait_until_ready,
     "watch": watch,

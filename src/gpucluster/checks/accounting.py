@@ -6,8 +6,9 @@ Where the plan has no database: slurmctld writes the file of ended jobs.
 import re
 import shlex
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from gpucluster.checks import accounting_by_hand, json_fields
+from gpucluster.checks import accounting_by_hand, json_fields, remedies
 from gpucluster.checks.accounting_by_hand import ByHand
 from gpucluster.checks.check import (
     TIMED_OUT,
@@ -46,21 +47,50 @@ _OTHER_ASSOC = (
 )
 
 
+class DatabaseFault(StrEnum):
+    """Why records do not arrive in the database."""
+
+    DATABASE_SILENT = "database silent"
+    SILENT = "silent"  # slurmdbd, beside a database that answers or is elsewhere
+    READ_ONLY = "read-only"
+    UNREGISTERED = "unregistered"
+    WAITING = "waiting"
+
+
+MARIADB = "mariadb"
+_READ_ONLY = Query(
+    argv=(MARIADB, "--batch", "--skip-column-names", "--execute", "SELECT @@GLOBAL.read_only"),
+    limit_s=_LIMIT_S,
+)
+_WRITABLE = "mariadb --execute 'SET GLOBAL read_only = 0'"
+_WHERE_SET = "grep -rnsE '^[[:space:]]*read[_-]only' /etc/mysql || true  # a file with it sets it again at the next start"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """slurmdbd knows the cluster, and no record waits in slurmctld. `units` are restarted by the remedy."""
+    """slurmdbd knows the cluster, and no record waits in slurmctld. `units` are restarted by the remedy: with a local
+    database MariaDB, which is asked whether it takes records.
+    """
 
     cluster: str
     units: tuple[str, ...]
 
+    @property
+    def is_local(self) -> bool:
+        return MARIADB in self.units
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """`controller`: the address of slurmctld that slurmdbd knows; empty: none. The records that wait, at two times."""
+    """`controller`: the address of slurmctld that slurmdbd knows; empty: none. The records that wait, at two times.
+
+    `read_only`: MariaDB refuses records; None: it does not answer, or is elsewhere.
+    """
 
     answers: bool
     controller: str
     waiting: tuple[int, int]
+    read_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,34 +129,48 @@ class LogFile:
 def query_database(want: Database) -> tuple[Query, ...]:
     columns = "format=cluster,controlhost,controlport"
     argv = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", f"name={want.cluster}", columns)
-    return (Query(argv=argv, limit_s=_LIMIT_S), _QUEUE, _LATER)
+    asked = (Query(argv=argv, limit_s=_LIMIT_S), _QUEUE, _LATER)
+    return (*asked, _READ_ONLY) if want.is_local else asked
 
 
 def parse_database(got: tuple[QueryOutput, ...]) -> Registered:
     """sacctmgr ends with 1 if slurmdbd does not answer."""
-    shown, *queues = got
+    shown, *queues = got[:3]
+    database = next((one.stdout.strip() for one in got[3:] if one.code == 0), "")
+    read_only = database not in ("0", "OFF") if database else None
     if shown.code == TIMED_OUT or (shown.code == 1 and "sacctmgr: error: " in shown.stderr):
-        return Registered(answers=False, controller="", waiting=(0, 0))
+        return Registered(answers=False, controller="", waiting=(0, 0), read_only=read_only)
     rows = [line.split("|") for line in shown.text().splitlines() if line]
     if any(len(row) != 3 for row in rows):
         raise ParseError(f"sacctmgr printed {short(shown.stdout, 60)!r}")
     controller = next((f"{host}:{port}" for _, host, port in rows if host and port not in ("", "0")), "")
     first, second = (parsed(queue, parse.parse_waiting_records) for queue in queues)
-    return Registered(answers=True, controller=controller, waiting=(first, second))
+    return Registered(answers=True, controller=controller, waiting=(first, second), read_only=read_only)
 
 
 def evaluate_database(found: Registered, want: Database) -> CheckResult:
     expected = f"slurmdbd answers and knows slurmctld of {want.cluster}, and no records wait"
     first, second = found.waiting
-    if not found.answers:
-        restart = " ".join(want.units)
-        return failed(
-            "slurmdbd does not answer", expected, (), f"on {{machine}}: systemctl restart {restart}"
-        )
+    silent = "" if found.answers else "slurmdbd does not answer"
+    slurmdbd = remedies.restart("slurmdbd", with_database=want.is_local)
+
+    def fault(family: DatabaseFault, words: str, *steps: str) -> CheckResult:
+        return failed(words, expected, (), f"on {{machine}}: {'; '.join(steps)}", family=family)
+
+    if found.read_only:
+        words = ", and ".join(filter(None, ("MariaDB is read-only, so it takes no record", silent)))
+        return fault(DatabaseFault.READ_ONLY, words, _WRITABLE, *((slurmdbd,) if silent else ()), _WHERE_SET)
+    if silent and want.is_local and found.read_only is None:
+        both = remedies.restart(*want.units, with_database=True)
+        return fault(DatabaseFault.DATABASE_SILENT, f"MariaDB does not answer, and {silent}", both)
+    if silent:
+        return fault(DatabaseFault.SILENT, silent, slurmdbd)
     if not found.controller:
-        return failed(f"slurmdbd knows no slurmctld of {want.cluster}", expected)
+        words = f"slurmdbd knows no slurmctld of {want.cluster}"
+        return fault(DatabaseFault.UNREGISTERED, words, "scontrol reconfigure", "sacctmgr show cluster")
     if first >= WAITING and second >= first:
-        return failed(f"{second} records wait in slurmctld", expected)
+        words = f"{second} records wait in slurmctld"
+        return fault(DatabaseFault.WAITING, words, slurmdbd, "scontrol reconfigure")
     return passed(
         f"slurmdbd knows slurmctld at {short(found.controller, 60)}, {second} records wait", expected
     )

@@ -80,7 +80,8 @@ class ParseError(ValueError):
 class CheckResult:
     """The rule's result, in one line each. `culprits` are the faulty parts, where parts have names.
 
-    `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace. `blocks`: whether checks
+    `family`: the kind of fault, a member of `Check.families`. `remedy`: the commands that heal this fault, in the form of
+    `Check.remedy`, which they replace. `blocks`: whether checks
     that need this one are unknown; without culprits all of them are. `stops_work`: of a warning, whether jobs wait until a
     person or the cloud acts. It blocks no other check, but the run is not green.
     """
@@ -90,6 +91,7 @@ class CheckResult:
     expected: str
     culprits: tuple[str, ...] = ()
     remedy: str = ""
+    family: str = ""
     blocks: bool = True
     stops_work: bool = False
 
@@ -108,6 +110,9 @@ class Check(Generic[V, W]):
 
     `causes` are checks in the same form whose fault may make this one fail, and need not: this one runs, and a pass counts.
     Only its own fault is unknown, because of theirs.
+
+    `families`: the kinds of its faults, where each has a remedy of its own. Empty: what it finds has one remedy, or names
+    each part with the command that heals it.
     """
 
     id: str
@@ -120,6 +125,7 @@ class Check(Generic[V, W]):
     remedy: str  # `{machine}` is replaced by the machine to type it on
     needs: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
 
 class Need(NamedTuple):
@@ -141,15 +147,29 @@ def passed(found: str, expected: str = "") -> CheckResult:
     return CheckResult(verdict=CheckStatus.PASS, found=found, expected=expected or found)
 
 
-def warned(found: str, expected: str, remedy: str = "", *, stops_work: bool = False) -> CheckResult:
+def warned(
+    found: str, expected: str, remedy: str = "", *, stops_work: bool = False, family: str = ""
+) -> CheckResult:
     return CheckResult(
-        verdict=CheckStatus.WARN, found=found, expected=expected, remedy=remedy, stops_work=stops_work
+        verdict=CheckStatus.WARN,
+        found=found,
+        expected=expected,
+        remedy=remedy,
+        family=family,
+        stops_work=stops_work,
     )
 
 
-def failed(found: str, expected: str, culprits: tuple[str, ...] = (), remedy: str = "") -> CheckResult:
+def failed(
+    found: str, expected: str, culprits: tuple[str, ...] = (), remedy: str = "", *, family: str = ""
+) -> CheckResult:
     return CheckResult(
-        verdict=CheckStatus.FAIL, found=found, expected=expected, culprits=culprits, remedy=remedy
+        verdict=CheckStatus.FAIL,
+        found=found,
+        expected=expected,
+        culprits=culprits,
+        remedy=remedy,
+        family=family,
     )
 
 

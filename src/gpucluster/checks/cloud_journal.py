@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpucluster.checks import daemon_journal, json_fields
+from gpucluster.checks import daemon_journal, json_fields, remedies
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput
 from gpucluster.checks.cloud import CloudDifference, SearchScope, instances_of, judged
 from gpucluster.checks.daemon_journal import LivingInstance
 from gpucluster.cloud.limits import UNSEEN_S
 
 ENDED = "terminated"  # the daemon sees the end of an instance while it shuts down
-_RESTART = "systemctl restart gpucluster-elastic"
+_RESTART = remedies.restart("gpucluster-elastic")
 _POWER_DOWN = "scontrol update nodename={slot} state=power_down"
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
 from gpucluster.plan import names
 from gpucluster.text import short
@@ -76,7 +77,7 @@ def evaluate_files(found: dict[str, str], want: Files) -> CheckResult:
 def _remedy(wrong: list[str], want: Files) -> str:
     """On the head the agent writes its files again. A node gets them from slurmctld when slurmd starts; jobs go on."""
     if not all(path.startswith(f"{names.SLURM_ETC}/") for path in wrong):
-        return "on {machine}: systemctl restart slurmd"
+        return f"on {{machine}}: {remedies.restart('slurmd')}"
     lines = "".join(rf"{want.sha256[path]}  {path}\n" for path in wrong)
     until = f"until printf '{lines}' | sha256sum --check --status; do sleep 1; done"
-    return f'on {{machine}}: systemctl restart gpucluster-agent; timeout {WRITTEN_S} sh -c "{until}"; scontrol reconfigure'
+    return f'on {{machine}}: {remedies.restart("gpucluster-agent")}; timeout {WRITTEN_S} sh -c "{until}"; scontrol reconfigure'

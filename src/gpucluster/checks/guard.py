@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import (
     CheckResult,
     ParseError,
@@ -34,7 +35,7 @@ PORTS = (names.NFS_PORT, names.LUSTRE_PORTS[0][0], names.REGISTRATION_PORT, name
 _LAST = "tried"
 _FIRST_PORT = "ip_unprivileged_port_start"
 _LOWEST = f"/proc/sys/net/ipv4/{_FIRST_PORT}"  # the first port that any user binds
-REMEDY = f"on {{machine}}: systemctl restart {names.GUARD_UNIT} {names.AGENT_UNIT}; nft list table {guard_rules.TABLE}"
+REMEDY = f"on {{machine}}: {remedies.restart('gpucluster-guard', 'gpucluster-agent')}; nft list table {guard_rules.TABLE}"
 _PORT_REMEDY = (
     f"sysctl net.ipv4.{_FIRST_PORT}={guard_rules.PRIVILEGED}; grep -rs {_FIRST_PORT} /etc/sysctl.conf /etc/sysctl.d"
     "  # a file with it sets it again at the next boot"

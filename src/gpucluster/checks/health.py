@@ -231,40 +231,6 @@ def evaluate_ports(found: Mapping[str, str], want: PortWant) -> CheckResult:
     )
 
 
-# --- the answer of the health program, for validation --------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """The health program of a node, and the checks that it must answer."""
-
-    path: str
-    checks: tuple[str, ...]
-
-
-def query_program(want: Program) -> tuple[Query, ...]:
-    return (Query(argv=(want.path, "--report"), limit_s=60.0),)
-
-
-def parse_program(got: tuple[QueryOutput, ...]) -> Mapping[str, tuple[str, str]]:
-    """Check -> (verdict, what was found): one check each line, with tabs."""
-    found: dict[str, tuple[str, str]] = {}
-    for line in got[0].text().splitlines():
-        words = line.split("\t")
-        if len(words) != 3:
-            raise ParseError(f"the health program printed {short(line, 60)!r}")
-        found[words[0]] = (words[1], short(words[2], 120))
-    return found
-
-
-def evaluate_program(found: Mapping[str, tuple[str, str]], want: Program) -> CheckResult:
-    """Every expected check answers, and passes."""
-    expected = f"{len(want.checks)} checks pass"
-    absent = [check for check in want.checks if check not in found]
-    if absent:
-        return failed(f"no answer of {listed(absent)}", expected)
-    wrong = [f"{check}: {words}" for check, (verdict, words) in found.items() if verdict != "pass"]
-    return failed(listed(wrong, 3), expected) if wrong else passed(expected)
-
-
 def _smi(query: str) -> Query:
     return Query(argv=(NVIDIA_SMI, query, _FORMAT))
 

@@ -6,6 +6,7 @@ A request is a hint: the daemon reads from Slurm which nodes are needed, so one 
 import re
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import TIMED_OUT, CheckResult, ParseError, Query, QueryOutput, failed, passed
 from gpucluster.text import short
 
@@ -62,7 +63,7 @@ def evaluate_hook(found: Hook, want: HookWant) -> CheckResult:
     if found.error:
         return failed(f"{want.program}: {found.error}", expected, (), _writable(want))
     if not found.taken:
-        remedy = "on {machine}: systemctl restart gpucluster-elastic"
+        remedy = f"on {{machine}}: {remedies.restart('gpucluster-elastic')}"
         return failed(f"the request still waits in {want.spool}/new after {TAKEN_S} s", expected, (), remedy)
     return passed(expected)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import (
     CheckResult,
     Location,
@@ -64,7 +65,7 @@ _LINES = "".join(rf"Limit{name.upper()}={kind.value}\n" for name, kind in _KINDS
 _UNIT = (
     f"mkdir -p {DROP_IN.rpartition('/')[0]}; "
     rf"printf '[Service]\n{_LINES}' >{DROP_IN}; "
-    "systemctl daemon-reload; systemctl restart slurmd"
+    f"systemctl daemon-reload; {remedies.restart('slurmd')}"
 )
 
 

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from gpucluster.checks import remedies
 from gpucluster.checks.check import (
@@ -46,6 +47,18 @@ for path; do
 done
 """
 _DF = "df --block-size=1M --output=pcent,ipcent,avail"
+
+
+class UnitFault(StrEnum):
+    """What is wrong with a unit of systemd; the worst of several."""
+
+    ABSENT = "absent"  # systemd has no file of it
+    BAD_FILE = "bad file"  # systemd refuses its file
+    MASKED = "masked"
+    INACTIVE = "inactive"
+    FOREIGN = "foreign"  # it runs, and must not
+    NOT_AT_BOOT = "not at boot"
+    RESTLESS = "restless"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,24 +145,28 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
     bad = [unit for unit in want.units if unit not in found or found[unit].active != "active"]
     if bad:
         words = [f"{_unit(u)} {_words(found[u]) if u in found else 'is not in the answer'}" for u in bad]
-        return failed(listed(words), expected, tuple(map(_unit, bad)), _start(bad, found))
+        family = _why_off(bad, found)
+        return failed(
+            listed(words), expected, tuple(map(_unit, bad)), _start(bad, found, want), family=family
+        )
     wrong = [_unit(unit) for unit in want.off if unit in found and found[unit].active == "active"]
     if wrong:
         words = [f"{unit} is active and must not run here" for unit in wrong]
         stop = f"on {{machine}}: systemctl disable --now {' '.join(wrong)}"
-        return failed(listed(words), expected, tuple(wrong), stop)
+        return failed(listed(words), expected, tuple(wrong), stop, family=UnitFault.FOREIGN)
     late = [unit for unit in want.at_boot if found[unit].file != "enabled"]
     if late:  # they run now, so no other check depends on it
         words = [f"{_unit(unit)} is active, but {found[unit].file or 'without a unit file'}" for unit in late]
         enable = f"on {{machine}}: systemctl enable {' '.join(map(_unit, late))}"
-        result = failed(
-            f"{listed(words)}: it does not start at boot", expected, tuple(map(_unit, late)), enable
-        )
+        words = [f"{listed(words)}: it does not start at boot"]
+        family = UnitFault.NOT_AT_BOOT
+        result = failed(words[0], expected, tuple(map(_unit, late)), enable, family=family)
         return replace(result, blocks=False)
-    restless = [
-        f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
-    ]
-    return warned(listed(restless), expected) if restless else passed(expected)
+    restless = [unit for unit in want.units if found[unit].restarts >= RESTARTS]
+    if restless:
+        words = [f"{_unit(unit)} restarted {found[unit].restarts} times" for unit in restless]
+        return warned(listed(words), expected, _calmed(restless), family=UnitFault.RESTLESS)
+    return passed(expected)
 
 
 def query_disks(want: Disks) -> tuple[Query, ...]:
@@ -270,16 +287,45 @@ def evaluate_clock(found: tuple[float, float], _want: MachineClock) -> CheckResu
     return warned(words, expected) if off > SKEW_WARN_S else passed(words, expected)
 
 
-def _start(bad: list[str], found: dict[str, Unit]) -> str:
-    masked = [_unit(unit) for unit in bad if unit in found and found[unit].load == "masked"]
-    units = " ".join(map(_unit, bad))
-    free = (
-        f"systemctl unmask {' '.join(masked)}; systemctl unmask --runtime {' '.join(masked)}; "
-        if masked
-        else ""
+_LOADS = {"not-found": UnitFault.ABSENT, "bad-setting": UnitFault.BAD_FILE, "error": UnitFault.BAD_FILE}
+
+
+def _why_off(bad: list[str], found: dict[str, Unit]) -> UnitFault:
+    """The first in the order of UnitFault."""
+    loads = {found[unit].load if unit in found else "not-found" for unit in bad}
+    why = [fault for load, fault in (*_LOADS.items(), ("masked", UnitFault.MASKED)) if load in loads]
+    return why[0] if why else UnitFault.INACTIVE
+
+
+def _calmed(units: list[str]) -> str:
+    """The log has the cause. `reset-failed` also sets the count of restarts to 0, so a unit that goes on restarting is told again."""
+    return f"on {{machine}}: {_logs(units)}; systemctl reset-failed {' '.join(map(_unit, units))}"
+
+
+def _start(bad: list[str], found: dict[str, Unit], want: Units) -> str:
+    """Make each unit startable, then start it. One whose file systemd does not take starts only with another file."""
+    loads = {unit: found[unit].load if unit in found else "not-found" for unit in bad}
+    masked = [_unit(unit) for unit in bad if loads[unit] == "masked"]
+    broken = [unit for unit in bad if loads[unit] in _LOADS]
+    names = " ".join(masked)
+    steps = (
+        *((f"systemctl unmask {names}; systemctl unmask --runtime {names}",) if masked else ()),
+        *(("systemctl daemon-reload",) if broken else ()),
+        *(_restart(unit, want, verify=unit in broken) for unit in bad),
+        _logs(bad)
+        + ("  # its package, or the remedy of files.ours, brings a missing file again" if broken else ""),
     )
-    logs = " ".join(f"-u {_unit(unit)}" for unit in bad)
-    return f"on {{machine}}: {free}systemctl restart {units}; {remedies.LOG} {logs}"
+    return "on {machine}: " + "; ".join(steps)
+
+
+def _restart(unit: str, want: Units, *, verify: bool) -> str:
+    again = remedies.restart(_unit(unit), with_database="mariadb.service" in want.units)
+    return f"systemd-analyze verify --man=no --recursive-errors=no {unit} && {again}" if verify else again
+
+
+def _logs(units: list[str]) -> str:
+    first, *others = map(_unit, units)
+    return " -u ".join((f"{remedies.LOG} {first}", *others))
 
 
 def _unit(unit: str) -> str:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import (
     CheckResult,
     ParseError,
@@ -140,7 +141,7 @@ def evaluate_mounts(table: MountTable, want: Mounts) -> CheckResult:
     steps = [
         *(f"mount -o remount,rw {shlex.quote(point)}" for point in dict.fromkeys(closed.values())),
         *_mounted(bad, found, want),
-        *(("systemctl restart nfs-server; exportfs -r -a",) if inside else ()),
+        *((f"{remedies.restart('nfs-server')}; exportfs -r -a",) if inside else ()),
     ]
     if words:
         return failed(
@@ -185,12 +186,12 @@ def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -
     missing = [path for path in bad if path not in found or path in others]
     bound = {path: wants[path].bound for path in missing if wants[path].bound}
     of_agent = [path for path in missing if path != SHM and path not in bound]
+    ends = (*(f"umount {path}" for path in others), *(f"umount --lazy {path}" for path in dead))
+    again = (remedies.restart_after(ends, "gpucluster-agent"),) if of_agent or dead else ends
     return (
-        *(f"umount {path}" for path in others),
-        *(f"umount --lazy {path}" for path in dead),
+        *again,
         *(_remount(found[path], wants[path]) for path in bad if path not in (*missing, *silent)),
         *((f"mount -t tmpfs -o nosuid,nodev tmpfs {SHM}",) if SHM in missing else ()),
-        *(("systemctl restart gpucluster-agent",) if of_agent or dead else ()),
         *(_bound_again(bound, of_agent) if bound else ()),
     )
 
@@ -213,11 +214,9 @@ def _bound_again(bound: Mapping[str, str], first: list[str]) -> Iterator[str]:
     """Bring what the daemons wrote meanwhile to the storage, then bind it. `first`: what the agent mounts before."""
     for path in first:
         yield f"timeout {MOUNTED_S} sh -c 'until mountpoint -q {path}; do sleep 1; done'"
-    yield "systemctl stop gpucluster-elastic slurmctld"
-    for path, folder in bound.items():
-        yield f"cp -au {path}/. {folder}/"
-        yield f"mount --bind {folder} {path}"
-    yield "systemctl start slurmctld gpucluster-elastic"
+    bind = (f"cp -au {path}/. {folder}/ && mount --bind {folder} {path}" for path, folder in bound.items())
+    proof, start = remedies.proof_of("slurmctld"), "systemctl start slurmctld gpucluster-elastic"
+    yield " && ".join((proof, "systemctl stop gpucluster-elastic slurmctld", *bind, start))
 
 
 def _is_other(found: Mounted, want: MountWant) -> bool:

@@ -1,9 +1,11 @@
 """Check munge: on the head alone, and between the head and a machine in both directions."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from gpucluster.checks import json_fields
+from gpucluster.checks import json_fields, remedies
 from gpucluster.checks.check import (
     TIMED_OUT,
     CheckResult,
@@ -23,6 +25,27 @@ _COMPARE, _COMPARE_S = (*_AGENT, "compare-munge-key"), 30.0
 RESTORE = " ".join((*_AGENT, "restore-munge-key"))
 _MAKE = ("munge", "--no-input")
 _READ = ("sh", "-c", 'printf %s "$1" | unmunge --keys=STATUS,UID', "sh", "{fed}")
+
+
+_LATE = "munged does not answer in time"
+_TIMES = ("Expired credential", "Rewound credential")  # unmunge(1): the clocks of both sides differ
+_KEY = "Invalid credential"  # it was made with another key
+
+
+class MungeFault(StrEnum):
+    """Why a credential is refused."""
+
+    SILENT = "silent"
+    CLOCK = "clock"
+    KEY = "key"
+
+
+# By fault. A machine that has another key reads the right one from the secret: `auth.secret` has compared that with the head's.
+_REMEDIES = {
+    MungeFault.SILENT: f"on {{machine}}: {remedies.restart('munge')}; {remedies.LOG} munge",
+    MungeFault.CLOCK: "on {machine}: chronyc makestep; chronyc -n tracking",
+    MungeFault.KEY: "on {machine}: systemctl restart gpucluster-agent munge  # on existing hosts, playbooks/site.yml again installs the key",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +108,22 @@ def evaluate_munge(found: tuple[str, ...], want: Munge) -> CheckResult:
     expected = "its own credential" if want.alone else "each accepts the other's credential"
     wrong = [f"{side}: {words}" for side, words in zip(sides, found, strict=True) if words != "uid 0"]
     if wrong:
-        return failed("; ".join(wrong), f"{expected}, made by uid 0")
+        family = _family(found)
+        return failed("; ".join(wrong), f"{expected}, made by uid 0", (), _REMEDIES[family], family=family)
     return passed("its own, uid 0" if want.alone else "both ways, uid 0", f"{expected}, made by uid 0")
+
+
+def _family(found: Sequence[str]) -> MungeFault:
+    """A refusal says more than no answer: the other side cannot read what munged makes."""
+    if any(_KEY in words for words in found):
+        return MungeFault.KEY
+    return MungeFault.CLOCK if any(time in words for words in found for time in _TIMES) else MungeFault.SILENT
 
 
 def _read(made: QueryOutput, read: QueryOutput) -> str:
     """`uid N`, or the reason for the refusal."""
     if TIMED_OUT in (made.code, read.code):
-        return "munged does not answer in time"
+        return _LATE
     if made.code != 0:
         return f"munge failed: {short(made.stderr, 80) or f'exit {made.code}'}"
     status = re.search(r"^STATUS:\s+(.+?) \(([0-9]+)\)$", read.stdout, re.MULTILINE)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import (
     TIMED_OUT,
     CheckResult,
@@ -98,7 +99,7 @@ def _steps(culprits: Collection[str], found: Resolution, want: ResolutionWant) -
     if of_cluster and "files" not in found.sources:
         yield _NO_FILES
     elif of_cluster:
-        yield "systemctl restart gpucluster-agent"
+        yield remedies.restart("gpucluster-agent")
     if DNS in culprits and not {"dns", "resolve"} & set(found.sources):
         yield _NO_DNS
     elif DNS in culprits:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.checks import hardware, health, mounts
+from gpucluster.checks import hardware, health, mounts, remedies
 from gpucluster.checks.check import Check
 
 PROLOG = ("gpu.count", "gpu.smi", "gpu.ecc", "gpu.remap", "xid.scan", "fs.mount", "fabric.ports")
@@ -31,7 +31,7 @@ FS_MOUNT: Check[Any, Any] = Check(
     parse=mounts.parse_mounts,
     evaluate=mounts.evaluate_mounts,
     want=mounts.Mounts,
-    remedy="on {machine}: systemctl restart gpucluster-agent; findmnt; dmesg | tail",
+    remedy=f"on {{machine}}: {remedies.restart('gpucluster-agent')}; findmnt; dmesg | tail",
     causes=("disk:/run", "net.resolve:dns"),  # a mount of EFS has a name of DNS
 )
 _ALL: tuple[Check[Any, Any], ...] = (

@@ -8,6 +8,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.text import short
@@ -108,7 +109,7 @@ def _remedy(wrong: list[tuple[HostsLine, str]], own: tuple[str, ...]) -> str:
     commands = [f"echo {name} >{HOSTNAME}; hostname {name}" for name in own] if len(own) == 1 else []
     commands += [_removed(line.address, name) for line, name in wrong if not line.ours]
     if len(own) > 1 or any(line.ours for line, _ in wrong):
-        commands.append("systemctl restart gpucluster-agent")
+        commands.append(remedies.restart("gpucluster-agent"))
     return "on {machine}: " + "; ".join(dict.fromkeys(commands))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from gpucluster import shipment
-from gpucluster.checks import json_fields, limits
+from gpucluster.checks import json_fields, limits, remedies
 from gpucluster.checks.check import (
     CheckResult,
     ParseError,
@@ -202,7 +202,8 @@ def _reload(bad: Sequence[InstalledFile]) -> Iterator[str]:
     if units or any(one.state == _FOREIGN for one in bad):
         yield "systemctl daemon-reload"
         restarted = units or [f"{unit}.service" for unit in _OWN_UNITS]  # of a setting for all services
-        yield f"systemctl try-restart {' '.join(dict.fromkeys(restarted))}"
+        named = (unit.removesuffix(".service") for unit in dict.fromkeys(restarted))
+        yield remedies.restart(*named, verb="try-restart")
 
 
 def _unit_of(path: str) -> str:

@@ -6,9 +6,10 @@ Only `--json` is read, because a name can imitate a line of the text format.
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeVar
 
-from gpucluster.checks import json_fields
+from gpucluster.checks import json_fields, remedies
 from gpucluster.checks.check import (
     TIMED_OUT,
     CheckResult,
@@ -65,12 +66,31 @@ class LeastRelease:
         return INSTALL.format(release=f"{self.version} or newer")
 
 
+class SlurmdFault(StrEnum):
+    """What is wrong with a machine's slurmd."""
+
+    SILENT = "silent"
+    RELEASE = "release"  # it is of another release
+    UNMENDED = "unmended"  # it has published faults
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurmd:
     """The machine's own slurmd must answer, be of this release of Slurm, and not older than `least` (None: not known)."""
 
     release: str
     least: LeastRelease | None = None
+
+
+class NodeFault(StrEnum):
+    """What is wrong with nodes in slurmctld; the first of several has the remedy."""
+
+    OTHERS = "others"  # a node of the plan is missing, or one is not in the plan
+    FORGED = "forged"  # a drain in gpucluster's name that a person wrote
+    OFF = "off"  # an always-on node is powered down
+    DOWN = "down"  # slurmd of the node does not answer
+    DRAINED = "drained"
+    BLOCKED = "blocked"  # by the daemon, for want of capacity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +166,14 @@ def parse_slurmd(got: tuple[QueryOutput, ...]) -> str:
 def evaluate_slurmd(found: str, want: Slurmd) -> CheckResult:
     expected = f"an answer from this machine's slurmd of Slurm {want.release}"
     if not found:
-        return failed("no answer", expected)
+        again = f"on {{machine}}: {remedies.restart('slurmd')}; {remedies.LOG} slurmd; tail /var/log/slurm/slurmd.log"
+        return failed("no answer", expected, (), again, family=SlurmdFault.SILENT)
     if not is_of_release(found, want.release):
         words = f"slurmd is {short(found, 30)}, not {want.release}"
-        return failed(words, expected, (), INSTALL.format(release=want.release))
+        remedy = INSTALL.format(release=want.release)
+        return failed(words, expected, (), remedy, family=SlurmdFault.RELEASE)
     if want.least is not None and (fault := want.least.fault_of(found)):
-        return warned(f"slurmd {fault}", expected, want.least.remedy)
+        return warned(f"slurmd {fault}", expected, want.least.remedy, family=SlurmdFault.UNMENDED)
     return passed(f"slurmd {short(found, 30)} answers", expected)
 
 
@@ -188,8 +210,9 @@ def evaluate_nodes(found: tuple[SlurmNode, ...], want: Nodes) -> CheckResult:
         *(f"{node.name} {'+'.join(sorted(node.states))}{_reason(node)}" for node in bad),
     ]
     if problems:
-        forged = bad if len(bad) == len(problems) and all(map(_is_forged, bad)) else []
-        return failed(listed(problems, 4), expected, tuple(node.name for node in bad), _lifted(forged))
+        family = NodeFault.OTHERS if absent or extra else _node_fault(bad)
+        culprits = tuple(node.name for node in bad)
+        return failed(listed(problems, 4), expected, culprits, _node_remedy(family, bad), family=family)
     if blocked:
         return _blocked(blocked, ours, expected)
     off = sum(NodeState.POWERED_DOWN in node.states for node in ours)
@@ -209,7 +232,8 @@ def _blocked(blocked: list[SlurmNode], every: list[SlurmNode], expected: str) ->
         partitions |= {name: (*partitions.get(name, ()), node.name) for name in node.partitions}
     closed = without_nodes(partitions, {node.name for node in blocked})
     words = listed([f"{node.name} is blocked{_reason(node)}" for node in blocked], 3)
-    return warned("; ".join((words, *closed)), expected, _OTHER_OFFERS, stops_work=bool(closed))
+    words = "; ".join((words, *closed))
+    return warned(words, expected, _OTHER_OFFERS, stops_work=bool(closed), family=NodeFault.BLOCKED)
 
 
 def parse_hardware(got: tuple[QueryOutput, ...]) -> dict[str, NodeSettings]:
@@ -269,15 +293,36 @@ def _is_forged(node: SlurmNode) -> bool:
     return drains.is_forged(node.reason, node.reason_by)
 
 
-def _lifted(forged: list[SlurmNode]) -> str:
-    """Lift drains with forged reasons: who reads them waits for the daemon, and they are a person's."""
-    drained = hostlist.fold([node.name for node in forged if node.drained])
-    down = hostlist.fold([node.name for node in forged if not node.drained])
+def _node_fault(bad: list[SlurmNode]) -> NodeFault:
+    if all(map(_is_forged, bad)):
+        return NodeFault.FORGED
+    if any(node.drained for node in bad):
+        return NodeFault.DRAINED
+    return NodeFault.OFF if all(map(is_off_or_changing, bad)) else NodeFault.DOWN
+
+
+def _node_remedy(family: NodeFault, bad: list[SlurmNode]) -> str:
+    if family is NodeFault.OTHERS:
+        return "on {machine}: scontrol reconfigure; sinfo -N"
+    if family is NodeFault.FORGED:  # who reads the reasons waits for the daemon, and they are a person's
+        return f"on {{machine}}: {_lifted(bad)}"
+    if family is NodeFault.DRAINED:
+        return f"on {{machine}}: sinfo -R; repair the cause of the reason, then {_lifted(bad)}"
+    nodes = hostlist.fold([node.name for node in bad])
+    if family is NodeFault.OFF:
+        return f"on {{machine}}: scontrol update nodename={nodes} state=power_up; {remedies.LOG} gpucluster-elastic"
+    # a node whose slurmd answers again is no longer down
+    return f"on each of {nodes}: {remedies.restart('slurmd')}; then on {{machine}}: sinfo -R"
+
+
+def _lifted(bad: list[SlurmNode]) -> str:
+    drained = hostlist.fold([node.name for node in bad if node.drained])
+    down = hostlist.fold([node.name for node in bad if not node.drained])
     commands = (
         *((f"scontrol update nodename={drained} state=undrain",) if drained else ()),
         *((f"scontrol update nodename={down} state=resume",) if down else ()),
     )
-    return "on {machine}: " + "; ".join(commands) if commands else ""
+    return "; ".join(commands)
 
 
 def _reason(node: SlurmNode) -> str:

@@ -7,6 +7,7 @@ it was not started again. So a client also asks it for its methods.
 import re
 from dataclasses import dataclass
 
+from gpucluster.checks import remedies
 from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
 from gpucluster.plan import node_ssh
 from gpucluster.text import short
@@ -185,12 +186,12 @@ def _files(keys: tuple[str, ...]) -> str:
     return (
         f"for file in {_PLACES}; do [ $file = {OURS} ] || "
         rf"sed -Ei 's/^[[:blank:]]*({named})([[:blank:]]|=)/#&/I' $file; done; "
-        "systemctl restart gpucluster-agent; systemctl restart ssh"
+        f"{remedies.restart('gpucluster-agent', 'ssh')}"
     )
 
 
-_AGENT = "systemctl restart gpucluster-agent"  # it writes the stack and the list again
+_AGENT = remedies.restart("gpucluster-agent")  # it writes the stack and the list again
 _DAEMON = (
     "on {machine}: sed -i 's/^SSHD_OPTS=/#&/' /etc/default/ssh; systemctl revert ssh.service; "
-    "systemctl restart ssh"
+    f"{remedies.restart('ssh')}"
 )

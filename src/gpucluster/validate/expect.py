@@ -16,7 +16,7 @@ from gpucluster.checks import (
     files,
     guard,
     hardware,
-    health,
+    health_program,
     health_wants,
     hooks,
     job_mounts,
@@ -268,7 +268,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     if plan.health is not None:
         found = health_wants.settings(plan, pool, target, {})
         answers = tuple(check.id for check, _ in node_health.wanted(found))
-        yield expect("node.health", target, health.Program(path=names.HEALTH_CHECK, checks=answers))
+        yield expect("node.health", target, health_program.Program(path=names.HEALTH_CHECK, checks=answers))
     yield from _users(plan, target, pool)
     yield from _any_machine(plan, target, NODE_SPOOL)
 

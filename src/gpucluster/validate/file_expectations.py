@@ -5,6 +5,7 @@ The makers are the agent, the image's tree and its tmpfiles.d (`agent/units`), S
 
 from pathlib import PurePosixPath
 
+from gpucluster.checks import remedies
 from gpucluster.checks.modes import FilesWant, FileWant
 from gpucluster.plan import gres, names, node_ssh
 from gpucluster.plan.model import Containers, SlurmPlan
@@ -17,7 +18,7 @@ _LOGS = "/var/log/slurm"
 _PROGRAM, _TEXT, _OWN_FOLDER = ("755", "555"), ("644", "444"), ("700",)
 _PARTS = tuple(f"{names.SPOOL}/{part}" for part in ("new", "tmp"))
 _TMPFILES = "systemd-tmpfiles --create gpucluster.conf"
-_AGENT = "systemctl restart gpucluster-agent"
+_AGENT = remedies.restart("gpucluster-agent")
 
 
 def of_head(plan: SlurmPlan, slurm_files: tuple[str, ...], state: str) -> FilesWant:

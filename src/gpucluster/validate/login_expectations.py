@@ -18,7 +18,7 @@ from gpucluster.validate.pool_jobs import pool_jobs
 
 SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
 SACKD_CACHE = "/run/slurm/conf"
-_FETCH = "on {machine}: systemctl restart sackd"  # it asks slurmctld for the files when it starts
+_FETCH = f"on {{machine}}: {remedies.restart('sackd')}"  # it asks slurmctld for the files when it starts
 _FROM_SACKD = ("slurm.conf", "plugstack.conf")  # what clients of every version read
 
 

@@ -26,6 +26,7 @@ class Result:
     expected: str
     remedy: str  # empty for a pass
     seconds: float
+    family: str = ""  # of its fault, where the check has several
     culprits: tuple[str, ...] = ()  # the faulty units, files or nodes, where they have names
     blocks: bool = True  # whether the checks that need this one are unknown if it is unhealthy
     blocked_by: str = ""  # id of the failed check that this one needs
@@ -63,6 +64,7 @@ def result_of(
         expected=short(finding.expected, _LONGEST),
         remedy="" if finding.verdict is CheckStatus.PASS else remedy,
         seconds=round(seconds, 3),
+        family=str(finding.family),
         culprits=finding.culprits,
         blocks=finding.blocks,
         blocked_by=blocked_by,

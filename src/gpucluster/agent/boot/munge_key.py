@@ -89,6 +89,16 @@ def compare(machine: Machine) -> KeyComparison:
     )
 
 
+def keeps_own(machine: Machine) -> bool:
+    """Whether the agent's next start leaves this machine's key: there is no secret, as on an existing host, or no key yet, or both are one.
+
+    NotYetError if the secret cannot be read; StepError if the bindings cannot.
+    """
+    if not machine.path(f"{names.BUNDLE_DIR}/{names.BINDINGS_FILE}").exists() or _installed(machine) is None:
+        return True
+    return not _applied_bindings(machine).secret or compare(machine).same
+
+
 def restore(machine: Machine) -> KeyComparison:
     """Write the key of this machine into the secret, as a new version, unless the secret has it. Only the head's role may."""
     found = compare(machine)

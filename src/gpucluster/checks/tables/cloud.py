@@ -13,6 +13,7 @@ from gpucluster.checks import (
     cloud_stores,
     cloud_templates,
     network_answers,
+    remedies,
     store_answers,
 )
 from gpucluster.checks.check import Check
@@ -36,7 +37,7 @@ CLOUD: tuple[Check[Any, Any], ...] = (
         parse=cloud_journal.parse_journal,
         evaluate=cloud_journal.evaluate_journal,
         want=cloud_journal.JournalWant,
-        remedy="on the head: systemctl restart gpucluster-elastic",
+        remedy=f"on the head: {remedies.restart('gpucluster-elastic')}",
     ),
     Check(
         id="cloud.machines",

@@ -58,7 +58,7 @@ JOBS: tuple[Check[Any, Any], ...] = (
         parse=jobs.parse_gres,
         evaluate=jobs.evaluate_gres,
         want=jobs.Gres,
-        remedy="on the head: grep ConstrainDevices /etc/slurm/cgroup.conf; cat /etc/slurm/gres.conf; on the node: systemctl restart slurmd",
+        remedy=f"on the head: grep ConstrainDevices /etc/slurm/cgroup.conf; cat /etc/slurm/gres.conf; on the node: {remedies.restart('slurmd')}",
         needs=("job.multi@pool",),
     ),
     Check(
@@ -97,7 +97,7 @@ JOBS: tuple[Check[Any, Any], ...] = (
         parse=job_mounts.parse_mounts,
         evaluate=job_mounts.evaluate_mounts,
         want=job_mounts.JobMountsWant,
-        remedy="on the node: systemctl show slurmd | grep -e ^Protect -e ^Private -e Paths=; systemctl cat slurmd; remove what closes a folder to slurmd alone; systemctl daemon-reload; systemctl restart slurmd",
+        remedy=f"on the node: systemctl show slurmd | grep -e ^Protect -e ^Private -e Paths=; systemctl cat slurmd; remove what closes a folder to slurmd alone; systemctl daemon-reload; {remedies.restart('slurmd')}",
         needs=("job.multi@pool", "fs.mount@nodes"),
     ),
     Check(
@@ -108,7 +108,7 @@ JOBS: tuple[Check[Any, Any], ...] = (
         parse=jobs.parse_folders,
         evaluate=jobs.evaluate_folders,
         want=jobs.PrivateFolders,
-        remedy="on the head: scontrol show config | grep -i -e JobContainer -e Namespace; cat /etc/slurm/job_container.conf; on the node: systemctl restart slurmd",
+        remedy=f"on the head: scontrol show config | grep -i -e JobContainer -e Namespace; cat /etc/slurm/job_container.conf; on the node: {remedies.restart('slurmd')}",
         needs=("job.multi@pool",),
     ),
     Check(
