@@ -518,11 +518,9 @@ BROKEN = (  # unit, the machine, what breaks its start, what mends that
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("unit", "machine", "do", "undo"), BROKEN, ids=[row[0] for row in BROKEN])
-def test_no_remedy_restarts_a_daemon_that_could_not_start_again(
-    shared_cluster, nodes_in_use, unit, machine, do, undo
-):
-    machine = machine.replace("NODE", nodes_in_use[0])
+@pytest.mark.parametrize("broken", BROKEN, ids=[row[0] for row in BROKEN])
+def test_no_remedy_restarts_a_daemon_that_could_not_start_again(shared_cluster, nodes_in_use, broken):
+    unit, machine, do, undo = (word.replace("NODE", nodes_in_use[0]) for word in broken)
     typed = partial(shared_cluster.exec, machine, "sh", "-ec", remedies.restart(unit), check=False)
     before = main_pid(shared_cluster, machine, unit)
     with paused(shared_cluster, AGENT, machine):
