@@ -11,6 +11,7 @@ from rehearsal import ROOT, Rehearsal, rehearsed, run
 from support.readme import instead
 from support.waiting import eventually
 
+from gpucluster.plan import names
 from gpucluster.sandbox import state_dir
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
@@ -60,6 +61,37 @@ def test_status_has_nothing_to_wait_for(rehearsal: Rehearsal) -> None:
 
 def test_validate_is_green(rehearsal: Rehearsal) -> None:
     assert eventually("every check passes", lambda: rehearsal.wrong() == {})
+
+
+def test_field_that_another_manager_has_set_is_set_again_by_the_typed_remedy(rehearsal: Rehearsal) -> None:
+    """V8: the finding named the manager, and its remedy was refused because of it."""
+    label = json.dumps({"metadata": {"labels": {names.LABEL_TEAM: "other"}}})
+    name = next(
+        one["metadata"]["name"]
+        for one in rehearsal.objects("namespaces")
+        if one["metadata"].get("labels", {}).get(names.LABEL_TEAM)
+    )
+    patch = (
+        "kubectl",
+        "patch",
+        "namespace",
+        name,
+        "--type=merge",
+        "--field-manager=by-hand",
+        f"--patch={label}",
+    )
+    rehearsal.typed(*patch)
+    found = rehearsal.wrong()
+    assert found["kube.objects[cluster]"]["family"] == "conflict", found
+    assert found["kube.objects[cluster]"]["remedy"] == f"gpucluster k8s up {NAME} --force-conflicts"
+    words = (
+        "--no-charts",
+        "--force-conflicts",
+        "--bindings",
+        str(state_dir.SandboxDir(name=NAME).path / "bindings.json"),
+    )
+    rehearsal.typed(sys.executable, "-m", "gpucluster.cli", "k8s", "up", str(rehearsal.spec), *words)
+    assert eventually("every check passes again", lambda: rehearsal.wrong() == {})
 
 
 def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehearsal) -> None:

@@ -1,5 +1,6 @@
 """The kinds of fault of one check: each is told apart, and has the remedy that heals it and not that of another."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,12 +8,14 @@ import pytest
 from gpucluster.checks import accounting, health_program, machine, munge, slurmctld
 from gpucluster.checks.accounting import DatabaseFault, Registered
 from gpucluster.checks.check import CheckResult, QueryOutput
+from gpucluster.checks.kubernetes import applied
+from gpucluster.checks.kubernetes.applied import ObjectFault
 from gpucluster.checks.machine import Unit, UnitFault
 from gpucluster.checks.munge import MungeFault
 from gpucluster.checks.node_health import NODE_CHECKS
 from gpucluster.checks.slurmctld import NodeFault, SlurmdFault
-from gpucluster.checks.table import CHECKS
 from gpucluster.slurm.values import SlurmNode
+from gpucluster.validate.expectation import EVERY_CHECK
 
 LOCAL = accounting.Database(cluster="lab", units=("mariadb", "slurmdbd"))
 ELSEWHERE = replace(LOCAL, units=("slurmdbd",))
@@ -63,6 +66,14 @@ def of_health(check: str) -> CheckResult:
     return health_program.evaluate_program({check: ("fail", "broken")}, want)
 
 
+def of_objects(another: str = "", **faults: list[str]) -> CheckResult:
+    wave = {"folder": "10-namespaces", "missing": [], "changed": [], "unread": [], **faults}
+    status = json.dumps({"another": another, "waves": [wave]})
+    found = applied.parse_objects((QueryOutput(code=0, stdout=status),))
+    return applied.evaluate_objects(found, applied.Objects(folders=("10-namespaces",)))
+
+
+EDITED = "research/Deployment/a (kubectl-edit has set .spec.replicas)"
 # check, family, what is found, words of its remedy, words that it must not have
 CASES: list[tuple[str, str, CheckResult, tuple[str, ...], tuple[str, ...]]] = [
     ("acct.db", DatabaseFault.READ_ONLY, of_database(replace(GOOD, read_only=True)), ("SET GLOBAL read_only = 0", "grep -rnsE"), ("restart",)),
@@ -93,6 +104,11 @@ CASES: list[tuple[str, str, CheckResult, tuple[str, ...], tuple[str, ...]]] = [
     ("nodes.state", NodeFault.OFF, of_nodes("IDLE", always_on="IDLE POWERED_DOWN"), ("scontrol update nodename=a1 state=power_up",), ("slurmd",)),
     ("nodes.state", NodeFault.DOWN, of_nodes("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), ("on each of e1:", "&& systemctl restart slurmd", "sinfo -R"), ("scontrol update",)),
     ("nodes.state", NodeFault.BLOCKED, of_nodes("IDLE", "DRAIN", "POWERED_DOWN", reason="gpucluster: InsufficientInstanceCapacity", by="slurm"), ("the daemon asks EC2 again",), ("scontrol",)),
+    ("kube.objects", ObjectFault.ANOTHER, of_objects("it is of another cluster"), ("kubectl config use-context",), ("k8s up",)),
+    ("kube.objects", ObjectFault.CONFLICT, of_objects(changed=[EDITED], missing=["a"]), ("gpucluster k8s up {cluster} --force-conflicts",), ()),
+    ("kube.objects", ObjectFault.DIFFERENT, of_objects(changed=["a"], unread=["b"]), ("gpucluster k8s up {cluster}",), ("--force",)),
+    ("kube.objects", ObjectFault.DIFFERENT, of_objects(missing=["a"]), ("gpucluster k8s up {cluster}",), ("--force",)),
+    ("kube.objects", ObjectFault.UNREAD, of_objects(unread=["you may not patch jobs (1)"]), ("kubectl auth can-i --list",), ("k8s up",)),
     ("node.health", health_program.ABSENT, health_program.evaluate_program({}, health_program.Program(path="/x", checks=("gpu.ecc",))), ("gpucluster image build",), ()),
     *(("node.health", check, of_health(check), (f"on {{machine}}: /x --report; {NODE_CHECKS[check].remedy.removeprefix('on {machine}: ')}",), ("image build",)) for check in NODE_CHECKS),
 ]  # fmt: skip
@@ -111,7 +127,7 @@ def test_each_kind_of_fault_has_its_own_remedy(
 
 def test_every_family_of_the_table_has_a_case() -> None:
     made = {(check, family) for check, family, *_ in CASES}
-    assert made == {(check.id, family) for check in CHECKS.values() for family in check.families}
+    assert made == {(check.id, family) for check in EVERY_CHECK.values() for family in check.families}
 
 
 def test_mariadb_is_asked_only_where_it_runs() -> None:

@@ -261,6 +261,14 @@ def other_image(b: Deployed) -> None:
     b.node = b.launch_node(ImageId=b.cloud.api.moto.register_image("by-hand"))
 
 
+def plain_volume(b: Deployed) -> None:
+    """V6: its remedy was `pulumi up`, which changes no volume that it did not make."""
+    (described,) = b.ec2.describe_instances(InstanceIds=[b.head])["Reservations"][0]["Instances"]
+    zone = described["Placement"]["AvailabilityZone"]
+    volume = b.ec2.create_volume(AvailabilityZone=zone, Size=1, Encrypted=False)["VolumeId"]
+    b.ec2.attach_volume(VolumeId=volume, InstanceId=b.head, Device="/dev/sdz")
+
+
 SABOTAGES: dict[str, tuple[str, Do, str]] = {
     "hop limit 2 on a node": ("cloud.machines", hops("node"), "NODE: metadata service enabled, tokens optional, hop limit 2"),
     "hop limit 2 on the head": ("cloud.machines", hops("head"), r"burst-head \(HEAD\): metadata service enabled, tokens optional, hop limit 2"),
@@ -270,6 +278,7 @@ SABOTAGES: dict[str, tuple[str, Do, str]] = {
     "a node of another template": ("cloud.machines", foreign_node, "i-[0-9a-f]+ is of no launch template of the plan"),
     "a node of a newer version of the template": ("cloud.machines", newer_node, "i-[0-9a-f]+ is of version 2 of its launch template, not 1"),
     "a node with a volume in plain text": ("cloud.machines", newer_node, "has volumes without encryption: vol-"),
+    "a volume by hand in plain text on the head": ("cloud.machines", plain_volume, r"burst-head \(HEAD\) has a volume without encryption that is not of the plan: vol-"),
     "a node in the head's group": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.node, Groups=[b.groups["head"]]), "NODE has the groups burst-head-1234567"),
     "a group open to the world": ("cloud.rules", opened, r"head from 0.0.0.0/0: tcp 22-22 is not of the plan \(sgr-[0-9a-f]+\)"),
     "a group open to the world over UDP": ("cloud.rules", lambda b: opened(b, IpProtocol="udp"), "head from 0.0.0.0/0: udp 22-22 is not of the plan"),
