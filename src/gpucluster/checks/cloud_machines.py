@@ -1,7 +1,7 @@
 """Check the cluster's instances in EC2 against the plan: each exists, runs, and is what the plan launches."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpucluster.checks import json_fields
@@ -27,6 +27,9 @@ _GUARD = (
 )
 _STAY = "aws ec2 modify-instance-attribute --instance-id {id} --instance-initiated-shutdown-behavior stop"
 _START = "aws ec2 start-instances --instance-ids {id}"
+_DETACH = (
+    "aws ec2 detach-volume --volume-id {id}"  # a volume that Pulumi did not make, no `pulumi up` changes
+)
 _END = "aws ec2 terminate-instances --instance-ids {id}"
 
 
@@ -78,6 +81,7 @@ class Machine:
     metadata: tuple[str, str, int]
     profile: str  # name
     plain: tuple[str, ...]  # its volumes without encryption
+    by_hand: tuple[str, ...]  # those of them without the cluster's tag, which the provider gives each volume
     image: str
     image_name: str  # empty if EC2 does not list the image any more
     on_shutdown: str  # what EC2 does when its system shuts down; empty: not read, as of nodes
@@ -105,7 +109,10 @@ def parse_machines(got: tuple[QueryOutput, ...]) -> FoundMachines:
     listing = got[0]
     volumes, images, shutdowns, *more = (json_fields.table(one.text()) for one in got[1:])
     plain: dict[str, list[str]] = {}
+    by_hand: set[str] = set()
     for volume in json_fields.members(volumes, "Volumes"):
+        if names.TAG_CLUSTER not in tags_of(volume):
+            by_hand.add(json_fields.text(volume, "VolumeId"))
         if volume.get("Encrypted") is not True:
             for attachment in json_fields.members(volume, "Attachments"):
                 plain.setdefault(json_fields.text(attachment, "InstanceId"), []).append(
@@ -127,7 +134,7 @@ def parse_machines(got: tuple[QueryOutput, ...]) -> FoundMachines:
         for one in json_fields.members(answer, "Addresses")
         if one.get("InstanceId")
     }
-    every = (_machine(one, _Beside(plain, named, ends, addresses)) for one in instances_of(listing))
+    every = (_machine(one, _Beside(plain, by_hand, named, ends, addresses)) for one in instances_of(listing))
     return FoundMachines(
         machines=tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id))
     )
@@ -138,6 +145,7 @@ class _Beside:
     """What other lists say of instances, by their ids; `images`: by those of images."""
 
     plain: Mapping[str, list[str]]
+    by_hand: Collection[str]
     images: Mapping[str, str]
     ends: Mapping[str, str]
     addresses: Mapping[str, str]
@@ -178,8 +186,12 @@ def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[Cl
             yield CloudDifference(words=words, step=_STAY.format(id=one.id))
         if want.public and not one.address:
             yield CloudDifference(words=f"{about} has lost its Elastic IP address", step=UP)
-        for words in _differences(one, want.machine, f"{cluster}-{want.role}", want.image):
+        planned = replace(one, plain=tuple(volume for volume in one.plain if volume not in one.by_hand))
+        for words in _differences(planned, want.machine, f"{cluster}-{want.role}", want.image):
             yield CloudDifference(words=f"{about} {words}", step=UP)
+        for volume in one.by_hand:
+            words = f"{about} has a volume without encryption that is not of the plan: {volume}"
+            yield CloudDifference(words=words, step=_DETACH.format(id=volume))
         if one.tags.get(names.TAG_ROLE) != want.role:
             step = tag_step(one.id, {names.TAG_ROLE: want.role})
             yield CloudDifference(
@@ -251,6 +263,7 @@ def _machine(item: Mapping[str, Any], beside: _Beside) -> Machine:
     groups = [group for one in interfaces for group in json_fields.members_if_any(one, "Groups")]
     name = json_fields.text(item, "InstanceId")
     profile = json_fields.text(item, "IamInstanceProfile", "Arn") if "IamInstanceProfile" in item else ""
+    plain = tuple(sorted(beside.plain.get(name, ())))
     return Machine(
         id=name,
         state=json_fields.text(item, "State", "Name"),
@@ -263,7 +276,8 @@ def _machine(item: Mapping[str, Any], beside: _Beside) -> Machine:
             int(json_fields.number(item, "MetadataOptions", "HttpPutResponseHopLimit")),
         ),
         profile=profile.rpartition("/")[2],
-        plain=tuple(sorted(beside.plain.get(name, ()))),
+        plain=plain,
+        by_hand=tuple(volume for volume in plain if volume in beside.by_hand),
         image=json_fields.text(item, "ImageId"),
         image_name=beside.images.get(json_fields.text(item, "ImageId"), ""),
         on_shutdown=beside.ends.get(name, ""),

@@ -1,7 +1,8 @@
 """Check what `gpucluster k8s status` tells: the objects of each folder, charts, NodePools, queues, gangs and services."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from gpucluster.checks import json_fields
@@ -15,6 +16,24 @@ _FAULTS = (
 )  # keys of a folder in the status
 
 
+APPLY = "gpucluster k8s up {cluster}"
+
+
+class ObjectFault(StrEnum):
+    """What is wrong with the objects of the spec; the first of several has the remedy."""
+
+    ANOTHER = "another"  # the record is of another cluster
+    CONFLICT = "conflict"  # another manager has set fields
+    DIFFERENT = "different"  # missing, or with other fields
+    UNREAD = "unread"  # nobody compared some
+
+
+_REMEDIES = {
+    ObjectFault.ANOTHER: "kubectl config current-context; kubectl config get-contexts; then choose this cluster's: kubectl config use-context CONTEXT",
+    ObjectFault.UNREAD: "kubectl auth can-i --list; kubectl get pods --all-namespaces; when they can be compared: gpucluster validate {cluster} --tier 0 --only kube.objects",
+    ObjectFault.CONFLICT: f"{APPLY} --force-conflicts",
+    ObjectFault.DIFFERENT: APPLY,
+}
 RECORD = "the record of `k8s up`:"  # the culprit if it is of another cluster
 
 
@@ -59,6 +78,7 @@ class State:
 
     name: str
     fault: str
+    kind: str = ""  # of ObjectFault, for a folder
 
 
 def query_status(_: object) -> tuple[Query, ...]:
@@ -69,7 +89,7 @@ def parse_objects(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
     """A row for each folder, and one for the record of `up` if it is of another cluster."""
     status = _status(outputs)
     another = json_fields.text(status, "another")
-    record = (State(name=RECORD, fault=short(another, 300)),) if another else ()
+    record = (State(name=RECORD, fault=short(another, 300), kind=ObjectFault.ANOTHER),) if another else ()
     return (*record, *map(_folder, json_fields.members(status, "waves")))
 
 
@@ -97,7 +117,12 @@ def parse_workloads(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
 
 
 def evaluate_objects(found: tuple[State, ...], want: Objects) -> CheckResult:
-    return _judged(found, want.folders, "folders", f"{len(want.folders)} folders as the spec says")
+    result = _judged(found, want.folders, "folders", f"{len(want.folders)} folders as the spec says")
+    if result.is_healthy:
+        return result
+    kinds = {row.kind for row in found if row.kind}
+    family = next((one for one in ObjectFault if one in kinds), ObjectFault.DIFFERENT)
+    return replace(result, remedy=_REMEDIES[family], family=family)
 
 
 def evaluate_charts(found: tuple[State, ...], want: Charts) -> CheckResult:
@@ -133,9 +158,21 @@ def _status(outputs: tuple[QueryOutput, ...]) -> Mapping[str, Any]:
 
 
 def _folder(wave: Mapping[str, Any]) -> State:
-    faults = ((words, json_fields.strings(wave, key)) for key, words in _FAULTS)
+    faults = [(words, json_fields.strings(wave, key)) for key, words in _FAULTS]
     said = [f"{words} {listed(names)}" for words, names in faults if names]
-    return State(name=json_fields.text(wave, "folder"), fault=short("; ".join(said), 300))
+    return State(
+        name=json_fields.text(wave, "folder"), fault=short("; ".join(said), 300), kind=_kind(dict(faults))
+    )
+
+
+def _kind(faults: Mapping[str, Sequence[str]]) -> str:
+    """Of one folder; the words of an owner are those of `k8s_apply.refusals.owners`."""
+    missing, changed, unread = (faults[words] for _, words in _FAULTS)
+    if any(" has set " in words for words in changed):
+        return ObjectFault.CONFLICT
+    if missing or changed:
+        return ObjectFault.DIFFERENT
+    return ObjectFault.UNREAD if unread else ""
 
 
 def _waiting(outputs: tuple[QueryOutput, ...], key: str) -> tuple[State, ...]:

@@ -7,7 +7,7 @@ from gpucluster.checks.check import Check
 from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
 
 CLUSTER = "cluster"  # the target of what is no part of a pool
-_APPLY = "gpucluster k8s up {cluster}"
+_APPLY = applied.APPLY
 _API = (f"kube.api@{CLUSTER}",)
 _RUNS = ("kube.reach",)
 _RECORDED = f"kube.objects@{CLUSTER}:{applied.RECORD}"  # no pod starts in another cluster
@@ -76,6 +76,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=applied.evaluate_objects,
         want=applied.Objects,
         remedy=_APPLY,
+        families=tuple(applied.ObjectFault),
         needs=_API,
     ),
     Check(
