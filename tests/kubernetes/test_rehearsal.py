@@ -126,6 +126,27 @@ def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehe
     assert eventually("every check passes again", lambda: rehearsal.wrong() == {})
 
 
+def test_rights_by_hand_are_found_and_taken_back(rehearsal: Rehearsal) -> None:
+    """V8: a person gets everything, beside Kubernetes' own system:masters and by a binding of a team's namespace."""
+    plant = (
+        "kubectl create clusterrolebinding ops --clusterrole=cluster-admin --user=bob;"
+        " kubectl create rolebinding helper --clusterrole=admin --serviceaccount=research:default -n research;"
+        " kubectl create serviceaccount controller -n default;"
+        " kubectl create clusterrolebinding others --clusterrole=cluster-admin --serviceaccount=default:controller;"
+        " kubectl label clusterrolebinding others app.kubernetes.io/part-of=argocd"
+    )
+    rehearsal.typed("bash", "-ec", plant)
+    found = rehearsal.wrong()
+    assert list(found) == ["kube.rights[cluster]"]
+    said = found["kube.rights[cluster]"]
+    assert "User bob may do everything by ClusterRoleBinding/ops" in said["found"]
+    assert "ServiceAccount research/default is admin in research by RoleBinding/research/helper" in said["found"]
+    assert "others" not in said["found"]
+    rehearsal.typed("bash", "-ec", said["remedy"])
+    assert rehearsal.wrong() == {}
+    rehearsal.typed("kubectl", "delete", "clusterrolebinding", "others")
+
+
 def test_lines_of_the_page_work(rehearsal: Rehearsal) -> None:
     """Those of docs/kubernetes.md for kubectl, and the one that writes the bindings."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/kubernetes.md").read_text(), re.DOTALL)

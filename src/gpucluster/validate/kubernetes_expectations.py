@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
+from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods, rights
 from gpucluster.checks.kubernetes.table import CLUSTER
+from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
 from gpucluster.k8s_apply.workload_states import GANG_KINDS
 from gpucluster.plan import names
@@ -53,6 +54,7 @@ def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) ->
     if running:
         yield expect("kube.workloads", CLUSTER, applied.Workloads(names=running))
     yield expect("kube.instances", CLUSTER, instances.KubernetesInstances(cluster=plan.name))
+    yield expect("kube.rights", CLUSTER, _rights(part, steps))
 
 
 def _pods(of: PodSet) -> Iterator[Expectation]:
@@ -82,6 +84,26 @@ def _controllers(part: Kubernetes, steps: Steps, *, charts: bool) -> controllers
     return controllers.Controllers(
         namespaces=tuple(sorted(namespaces)), needed=tuple(f"{SYSTEM_NAMESPACE}/{name}" for name in needed)
     )
+
+
+def _rights(part: Kubernetes, steps: Steps) -> rights.RightsWant:
+    """The namespaces of charts are ours also if somebody else installs the charts."""
+    teams = tuple(team.namespace for team in part.teams)
+    whole = isinstance(part.control_plane, EksControlPlane)
+    charts = {one.namespace for one in steps.releases}
+    return rights.RightsWant(
+        whole=whole,
+        teams=teams,
+        groups=tuple(team.group for team in part.teams),
+        namespaces=tuple(sorted({*teams, *charts, *((SYSTEM_NAMESPACE,) if whole else ())})),
+        tree=tuple(_ref(one) for one in steps.objects if one["kind"].endswith("RoleBinding")),
+        releases=tuple(f"{one.namespace}/{one.name}" for one in steps.releases),
+    )
+
+
+def _ref(one: Manifest) -> str:
+    metadata = one["metadata"]
+    return "/".join(filter(None, (one["kind"], metadata.get("namespace", ""), metadata["name"])))
 
 
 def _pool(pool: NodePool) -> nodes.PoolNodes:

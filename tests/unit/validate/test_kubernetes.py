@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.builders import a_kube_plan
 from support.cluster import Cluster, installed
+from support.kube_rights import binding, standing, subject
 from support.kube_steps import kube_steps
 
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
@@ -142,7 +143,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     addons = [row for one in plane.addons for row in eks_addon_controllers(one.name)]
     addons += [("DaemonSet", name) for one in plane.addons for name in eks_addon_gpu_daemon_sets(one.name)]
     assert len(addons) > len(plane.addons)
-    cluster.put(*nodes_of(a_kube_plan()), *(controller(kind, name) for kind, name in addons))
+    cluster.put(*nodes_of(a_kube_plan()), *(controller(kind, name) for kind, name in addons), *standing())
     return World(cluster, Ec2(cluster))
 
 
@@ -169,7 +170,7 @@ def test_healthy_cluster_passes(world: World) -> None:
     } <= found.keys()
     assert {one.check for one in found.values()} == {
         "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
-        "kube.queues", "kube.workloads", "kube.instances",
+        "kube.queues", "kube.workloads", "kube.instances", "kube.rights",
         "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus", "kube.volumes",
     }  # fmt: skip
 
@@ -220,6 +221,8 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("queue inactive", lambda w: w.edit(QUEUE, inactive), {"kube.queues[cluster]": "its flavor is gone"}),
     ("node pool not ready", lambda w: w.edit("|NodePool||kube-serve-0", ready("False", "no subnet")), {"kube.launchers[cluster]": "no subnet"}),
     ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),
+    ("a person may do everything", lambda w: w.cluster.put(binding("ops", "cluster-admin", subject("User", "bob"))), {"kube.rights[cluster]": "User bob may do everything by ClusterRoleBinding/ops"}),
+    ("a team is admin of its namespace", lambda w: w.cluster.put(binding("ops", "admin", subject("Group", "kube:research"), namespace="research")), {"kube.rights[cluster]": "is admin in research by RoleBinding/research/ops"}),
     ("instance of a node gone", lambda w: w.ec2.gone.add(f"i-{1:017x}"), {"kube.instances[cluster]": "the node ip-10-60-0-1 has no instance"}),
     ("instance never joined", lambda w: w.ec2.more.append(w.ec2.instance("i-lost", 1200)), {"kube.instances[cluster]": "the instance i-lost is no node after 20 min"}),
     ("no way between pods", lambda w: w.answers("tune-team", "10.244.", 1, "TIMEOUT"), {"kube.reach[tune]": "does not reach research/Pod/gpucluster-validate-"}),

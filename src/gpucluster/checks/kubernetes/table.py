@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
+from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods, rights
 
 CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = applied.APPLY
@@ -121,6 +121,17 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=instances.evaluate_instances,
         want=instances.KubernetesInstances,
         remedy="kubectl get nodes; aws ec2 describe-instances --filters Name=tag:gpucluster:cluster,Values={cluster}",
+        needs=_API,
+    ),
+    Check(
+        id="kube.rights",
+        tier=0,
+        title="only Kubernetes, charts and the spec give all rights, and rights over our namespaces",
+        query=rights.query_rights,
+        parse=rights.parse_rights,
+        evaluate=rights.evaluate_rights,
+        want=rights.RightsWant,
+        remedy="kubectl get clusterrolebindings,rolebindings --all-namespaces --output wide",
         needs=_API,
     ),
     Check(
