@@ -221,7 +221,7 @@ def test_every_check_of_the_table_is_expected_somewhere():
         e.check for e in kubernetes_expectations(the_stack(), kube_steps(), charts=True, containers=True)
     }
     assert of_slurm | of_kubernetes == CHECKS.keys()
-    assert of_slurm & of_kubernetes == set()
+    assert of_slurm & of_kubernetes == {"cloud.rules"}  # its groups are the network's, with or without Slurm
 
 
 def test_a_partition_that_requires_gpus_gets_jobs_with_gpus():
