@@ -15,12 +15,14 @@ from support.kube_steps import kube_steps
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
 from gpucluster.checks.check import CheckStatus
 from gpucluster.checks.kubernetes import controllers
+from gpucluster.checks.kubernetes.eks import PodRoleWant
 from gpucluster.k8s_apply.clock import REPEAT_S
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.values import quantity
+from gpucluster.plan.security_rules import roles, rules
 from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 from gpucluster.validate.kubernetes_session import KubernetesSession
 from gpucluster.validate.pod_manifests import pod_sets
@@ -64,21 +66,58 @@ def nodes_of(of: KubernetesOnAws) -> Iterator[Object]:
 
 @dataclass
 class Ec2:
-    """A stand-in of DescribeInstances: an instance for each node, launched an hour ago."""
+    """A stand-in of AWS: an instance for each node, launched an hour ago, the groups of the plan, and its cluster in EKS."""
 
     cluster: Cluster
     gone: set[str] = field(default_factory=set)
     more: list[Object] = field(default_factory=list)
+    rules: list[Object] = field(default_factory=lambda: list(rules_of(a_kube_plan())))
+    principals: list[str] = field(default_factory=list)
 
     def __call__(self, service: str) -> "Ec2":
-        assert service == "ec2"
+        assert service in ("ec2", "eks")
         return self
 
-    def get_paginator(self, operation: str) -> "Ec2":
-        assert operation == "describe_instances"
-        return self
+    def get_paginator(self, operation: str) -> "Paginator":
+        return Paginator(getattr(self, operation))
 
-    def paginate(self, **filters: Any) -> list[Object]:
+    def describe_security_groups(self, **_: Any) -> list[Object]:
+        found = [{"GroupId": f"sg-{role}", "GroupName": f"kube-{role}-1234567"} for role in roles(a_kube_plan())]
+        return [{"SecurityGroups": found}]
+
+    def describe_security_group_rules(self, **_: Any) -> list[Object]:
+        return [{"SecurityGroupRules": self.rules}]
+
+    def describe_cluster(self, name: str) -> Object:
+        vpc = {"endpointPublicAccess": False, "publicAccessCidrs": ["0.0.0.0/0"]}
+        at = self.cluster.access().clock.now()
+        return {"cluster": {"name": name, "createdAt": at, "accessConfig": {"authenticationMode": "API"}, "resourcesVpcConfig": vpc}}
+
+    def list_access_entries(self, **_: Any) -> list[Object]:
+        return [{"accessEntries": self.principals}]
+
+    def describe_access_entry(self, principalArn: str, **_: Any) -> Object:  # noqa: N803 - EKS' word
+        at = self.cluster.access().clock.now() + timedelta(days=1)
+        return {"accessEntry": {"principalArn": principalArn, "type": "STANDARD", "kubernetesGroups": [], "createdAt": at}}
+
+    def list_associated_access_policies(self, **_: Any) -> list[Object]:
+        arn = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        return [{"associatedAccessPolicies": [{"policyArn": arn, "accessScope": {"type": "cluster"}}]}]
+
+    def list_pod_identity_associations(self, **_: Any) -> list[Object]:
+        return [{"associations": [{"associationId": str(i)} for i, _ in enumerate(self.pods())]}]
+
+    def describe_pod_identity_association(self, associationId: str, **_: Any) -> Object:  # noqa: N803 - EKS' word
+        one = self.pods()[int(associationId)]
+        named = {"namespace": one.namespace, "serviceAccount": one.account, "associationId": associationId}
+        return {"association": {**named, "roleArn": f"arn:aws:iam::123456789012:role/{one.role}-1234567"}}
+
+    def pods(self) -> tuple[PodRoleWant, ...]:
+        every = kubernetes_expectations(a_kube_plan(), STEPS, charts=True, containers=False)
+        (want,) = (one.want for one in every if one.check == "cloud.eks")
+        return want.pods
+
+    def describe_instances(self, **filters: Any) -> list[Object]:
         assert filters == {"Filters": [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": ["kube"]}]}
         ids = [one["spec"]["providerID"].rpartition("/")[2] for one in self.cluster.objects("Node").values()]
         rows = [self.instance(one) for one in ids if one not in self.gone]
@@ -97,6 +136,29 @@ class Ec2:
         launched = self.cluster.access().clock.now() - timedelta(seconds=age_s)
         tags = [{"Key": names.TAG_ROLE, "Value": role}]
         return {"InstanceId": ident, "LaunchTime": launched, "State": {"Name": state}, "Tags": tags}
+
+
+@dataclass
+class Paginator:
+    """The pages of a list."""
+
+    paginate: Callable[..., list[Object]]
+
+
+def rules_of(of: KubernetesOnAws) -> Iterator[Object]:
+    """The rules of the plan as EC2 lists them."""
+    own = roles(of)
+    for i, one in enumerate(rules(of)):
+        peer = {"ReferencedGroupInfo": {"GroupId": f"sg-{one.peer}"}} if one.peer in own else {"CidrIpv4": one.peer}
+        first, last = one.ports or (-1, -1)
+        ports = {"IpProtocol": "tcp" if one.ports else "-1", "FromPort": first, "ToPort": last}
+        yield {"SecurityGroupRuleId": f"sgr-{i}", "GroupId": f"sg-{one.group}", "IsEgress": one.out, **ports, **peer}
+
+
+def public(description: str = "") -> Object:
+    """A rule that lets everybody in to the nodes."""
+    rule = {"SecurityGroupRuleId": "sgr-public", "GroupId": f"sg-{names.ROLE_KUBERNETES}", "IsEgress": False}
+    return {**rule, "IpProtocol": "tcp", "FromPort": 30080, "ToPort": 30080, "CidrIpv4": "0.0.0.0/0", "Description": description}
 
 
 @dataclass
@@ -170,7 +232,7 @@ def test_healthy_cluster_passes(world: World) -> None:
     } <= found.keys()
     assert {one.check for one in found.values()} == {
         "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
-        "kube.queues", "kube.workloads", "kube.instances", "kube.rights",
+        "kube.queues", "kube.workloads", "kube.instances", "kube.rights", "cloud.eks", "cloud.rules",
         "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus", "kube.volumes",
     }  # fmt: skip
 
@@ -223,6 +285,9 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),
     ("a person may do everything", lambda w: w.cluster.put(binding("ops", "cluster-admin", subject("User", "bob"))), {"kube.rights[cluster]": "User bob may do everything by ClusterRoleBinding/ops"}),
     ("a team is admin of its namespace", lambda w: w.cluster.put(binding("ops", "admin", subject("Group", "kube:research"), namespace="research")), {"kube.rights[cluster]": "is admin in research by RoleBinding/research/ops"}),
+    ("nodes are open to all", lambda w: w.ec2.rules.append(public()), {"cloud.rules[cloud]": "kubernetes from 0.0.0.0/0: tcp 30080-30080 is not of the plan (sgr-public)"}),
+    ("nodes are open to a prefix list", lambda w: w.ec2.rules.append({**{k: v for k, v in public().items() if k != "CidrIpv4"}, "PrefixListId": "pl-1"}), {"cloud.rules[cloud]": "kubernetes from pl-1: tcp 30080-30080 is not of the plan"}),
+    ("another admin in EKS", lambda w: w.ec2.principals.append("arn:aws:iam::123456789012:user/bob"), {"cloud.eks[cluster]": "user/bob is not of the spec, and has AmazonEKSClusterAdminPolicy"}),
     ("instance of a node gone", lambda w: w.ec2.gone.add(f"i-{1:017x}"), {"kube.instances[cluster]": "the node ip-10-60-0-1 has no instance"}),
     ("instance never joined", lambda w: w.ec2.more.append(w.ec2.instance("i-lost", 1200)), {"kube.instances[cluster]": "the instance i-lost is no node after 20 min"}),
     ("no way between pods", lambda w: w.answers("tune-team", "10.244.", 1, "TIMEOUT"), {"kube.reach[tune]": "does not reach research/Pod/gpucluster-validate-"}),
@@ -249,6 +314,20 @@ def test_fault_is_found_by_its_own_check(
         assert words in bad[name].found
         assert bad[name].remedy
         assert "{" not in bad[name].remedy
+
+
+@pytest.mark.parametrize(
+    ("description", "owner"),
+    [
+        ("kubernetes.io/rule/nlb/client=a1b2", "a Service of Kubernetes"),
+        ("elbv2.k8s.aws/targetGroupBinding=shared", "AWS Load Balancer Controller"),
+    ],
+)
+def test_rule_of_a_load_balancers_controller_is_a_note(world: World, description: str, owner: str) -> None:
+    world.ec2.rules.append(public(description))
+    found = world.results()["cloud.rules[cloud]"]
+    assert found.verdict is CheckStatus.PASS
+    assert found.found.endswith(f"; of others: kubernetes from 0.0.0.0/0: tcp 30080-30080 ({owner})")
 
 
 def test_idle_addons_get_commands_that_start_them(world: World) -> None:
