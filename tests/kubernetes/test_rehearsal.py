@@ -140,7 +140,9 @@ def test_rights_by_hand_are_found_and_taken_back(rehearsal: Rehearsal) -> None:
     assert list(found) == ["kube.rights[cluster]"]
     said = found["kube.rights[cluster]"]
     assert "User bob may do everything by ClusterRoleBinding/ops" in said["found"]
-    assert "ServiceAccount research/default is admin in research by RoleBinding/research/helper" in said["found"]
+    assert (
+        "ServiceAccount research/default is admin in research by RoleBinding/research/helper" in said["found"]
+    )
     assert "others" not in said["found"]
     rehearsal.typed("bash", "-ec", said["remedy"])
     assert rehearsal.wrong() == {}

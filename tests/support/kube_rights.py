@@ -37,7 +37,10 @@ def binding(
     """A binding of the cluster, or of a namespace. Without subjects it has no such key, as kubectl prints it."""
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
     marks = {**(labels or {}), **(_DEFAULTS if bootstrap else {})}
-    metadata |= {**({"labels": marks} if marks else {}), **({"annotations": annotations} if annotations else {})}
+    metadata |= {
+        **({"labels": marks} if marks else {}),
+        **({"annotations": annotations} if annotations else {}),
+    }
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
@@ -51,7 +54,13 @@ def standing() -> list[Object]:
     """Those of Kubernetes and EKS that may do everything, take every right or read every secret, and the roles of people."""
     all_of = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     secrets = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}]
-    escalate = [{"apiGroups": [RBAC], "resources": ["clusterroles"], "verbs": ["escalate", "get", "list", "patch", "update", "watch"]}]
+    escalate = [
+        {
+            "apiGroups": [RBAC],
+            "resources": ["clusterroles"],
+            "verbs": ["escalate", "get", "list", "patch", "update", "watch"],
+        }
+    ]
     lists = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "watch"]}]
     reads = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
     found = [

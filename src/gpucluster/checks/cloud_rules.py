@@ -7,9 +7,16 @@ from typing import Any
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, failed, listed, passed
 from gpucluster.checks.cloud import UP, SearchScope, is_named
+from gpucluster.plan.names import ROLE_KUBERNETES
 from gpucluster.text import short
 
 EVERY = "-1"  # every protocol and port
+# Beginning of a rule's description -> the controller that makes it for a Service. kubernetes/cloud-provider-aws, pkg/providers/v1/aws_loadbalancer.go;
+# kubernetes-sigs/aws-load-balancer-controller, pkg/networking/networking_manager.go
+_CONTROLLERS = {
+    "kubernetes.io/rule/nlb/": "a Service of Kubernetes",
+    "elbv2.k8s.aws/": "AWS Load Balancer Controller",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ class FoundRule:
     ports: tuple[int, int]
     peer: str
     out: bool
+    why: str = ""  # its description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +93,21 @@ def evaluate_rules(found: FoundRules, want: RulesWant) -> CheckResult:
     ours = [(rule, _as_want(rule, roles)) for rule in found.rules if rule.group in roles]
     planned, seen = set(want.rules), {shape for _, shape in ours}
     missing += [f"{one} is missing" for one in want.rules if one not in seen]
-    foreign = [rule for rule, shape in ours if shape not in planned]
+    added = [rule for rule, shape in ours if shape not in planned]
+    foreign = [rule for rule in added if not _controller(rule, roles)]
     if not missing and not foreign:
-        return passed(f"{len(ours)} rules", expected)
+        notes = [f"{_shown(rule, roles)} ({_controller(rule, roles)})" for rule in added]
+        return passed(f"{len(ours)} rules{f'; of others: {listed(notes)}' if notes else ''}", expected)
     words = [f"{_shown(rule, roles)} is not of the plan ({rule.id})" for rule in foreign]
     steps = [_revoke(rule) for rule in foreign] + ([UP.format(cluster=cluster)] if missing else [])
     return failed(listed([*words, *missing]), expected, remedy="; ".join(steps))
+
+
+def _controller(rule: FoundRule, roles: Mapping[str, str]) -> str:
+    """The controller of a load balancer that made the rule on Kubernetes' nodes; empty for a rule by hand."""
+    if roles[rule.group] != ROLE_KUBERNETES:
+        return ""
+    return next((name for begin, name in _CONTROLLERS.items() if rule.why.startswith(begin)), "")
 
 
 def _as_want(rule: FoundRule, roles: Mapping[str, str]) -> RuleWant | None:
@@ -127,6 +144,7 @@ def _rule(item: Mapping[str, Any], names: Mapping[str, str]) -> FoundRule:
         ports=(ports[0], ports[1]),
         peer=_peer(item, names),
         out=item.get("IsEgress") is True,
+        why=json_fields.text(item, "Description") if "Description" in item else "",
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucluster.k8s_apply.access import Access
     from gpucluster.k8s_apply.clock import Report
     from gpucluster.k8s_apply.steps import Steps
-    from gpucluster.plan.model import AwsPlan
+    from gpucluster.plan.model import AwsPlan, Bindings
     from gpucluster.plan.model.kubernetes import Kubernetes
 
 app = typer.Typer(
@@ -282,7 +282,12 @@ class Target:
     plan: "AwsPlan"
     kubernetes: "Kubernetes"
     steps: "Steps"
-    account: str = ""  # of AWS, by the bindings; empty: not known
+    bindings: "Bindings | None" = None
+
+    @property
+    def account(self) -> str:
+        """Return the account of AWS by the bindings; empty if it is not known."""
+        return "" if self.bindings is None else self.bindings.account
 
 
 def target_of(cluster: str, bindings: Path | None) -> Target:
@@ -303,8 +308,7 @@ def target_of(cluster: str, bindings: Path | None) -> Target:
     for warning in (*resolved.warnings, *more):
         progress(str(warning))
     bound = bindings_of(bindings, plan)
-    account = "" if bound is None else bound.account
-    return Target(file, plan, plan.kubernetes, steps_of(plan, running, bound), account)
+    return Target(file, plan, plan.kubernetes, steps_of(plan, running, bound), bound)
 
 
 @contextmanager

@@ -98,7 +98,9 @@ def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | N
         _enter(home)
         bindings, charts = bindings or home.path / "bindings.json", False
     target = target_of(name, bindings)
-    expected = kubernetes_expectations(target.plan, target.steps, charts=charts, containers=containers)
+    expected = kubernetes_expectations(
+        target.plan, target.steps, charts=charts, containers=containers, bindings=target.bindings
+    )
     if target.plan.slurm is None and (accepted := acceptances(file)) is not None:
         expected = (*expected, expect("cfg.accept", CLUSTER, accepted))
     return KubernetesPart(target=target, context=options.context, charts=charts, expectations=expected)

@@ -1,7 +1,7 @@
 """Facts and defaults of a cluster on EKS that the spec's rules and the resolver share. Pure."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpucluster.plan.defaults import Default
 
@@ -60,6 +60,13 @@ ADDONS = {
     EBS: True,
     EFS: True,
     FSX: True,
+}
+
+# The rights of an add-on beside those of its node: AWS's policy, and the service account that gets it by pod identity.
+# The FSx and EFS drivers mount file systems that exist, which needs no call of AWS.
+RIGHTS: Mapping[str, tuple[str, str]] = {
+    EBS: ("AmazonEBSCSIDriverPolicyV2", "ebs-csi-controller-sa"),
+    "vpc-cni": ("AmazonEKS_CNI_Policy", "aws-node"),
 }
 
 

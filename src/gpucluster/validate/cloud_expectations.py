@@ -15,6 +15,7 @@ from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSyst
 from gpucluster.checks.cloud_templates import TemplatesWant, TemplateWant, digest
 from gpucluster.plan import names
 from gpucluster.plan.model import (
+    AwsPlan,
     AwsPool,
     Bindings,
     Efs,
@@ -51,7 +52,15 @@ def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[st
         yield from _stores(plan, bindings)
 
 
-def _network(plan: SlurmOnAws, bindings: Bindings) -> NetworkWant:
+def of_kubernetes(plan: AwsPlan, bindings: Bindings | None) -> Iterator[tuple[str, Any]]:
+    """The checks of a cluster on EKS without Slurm. Its groups are found by their tag, and the rest by the bindings."""
+    yield "cloud.rules", RulesWant(place=_place(plan, bindings), groups=roles(plan), rules=_rules(plan))
+    if bindings is not None and bindings.subnets:
+        yield "cloud.network", _network(plan, bindings)
+        yield from _file_systems(plan, bindings)
+
+
+def _network(plan: AwsPlan, bindings: Bindings) -> NetworkWant:
     network = plan.aws.network
     private = tuple(sorted(bindings.subnets.values()))
     if not isinstance(network, OwnNetwork):
@@ -74,6 +83,10 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
         yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
     yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
     yield "cloud.roles", _roles(plan, bindings)
+    yield from _file_systems(plan, bindings)
+
+
+def _file_systems(plan: AwsPlan, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     subnets = tuple(sorted(bindings.subnets.values()))
     systems = tuple(
         found
@@ -111,7 +124,7 @@ def _system(source: object, name: str, subnets: tuple[str, ...]) -> FileSystemWa
             return None
 
 
-def _place(plan: SlurmOnAws, bindings: Bindings | None) -> SearchScope:
+def _place(plan: AwsPlan, bindings: Bindings | None) -> SearchScope:
     if bindings is None:
         return SearchScope(cluster=plan.name)
     return SearchScope(
@@ -188,7 +201,7 @@ def _template(pool: AwsPool, one: LaunchTemplate, bindings: Bindings) -> Templat
     )
 
 
-def _rules(plan: SlurmOnAws) -> tuple[RuleWant, ...]:
+def _rules(plan: AwsPlan) -> tuple[RuleWant, ...]:
     return tuple(
         RuleWant(group=one.group, peer=one.peer, ports=one.ports, out=one.out) for one in rules(plan)
     )

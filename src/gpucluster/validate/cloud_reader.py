@@ -7,6 +7,7 @@ from gpucluster.cloud.limits import in_filters
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.text import short
+from gpucluster.validate.eks_reader import read_eks
 from gpucluster.validate.network_reader import read_endpoints, read_network
 from gpucluster.validate.store_reader import STORES, read_roles, read_shutdowns, read_templates
 
@@ -43,13 +44,16 @@ class CloudReader:
         except NoCloudError:
             raise
         except Exception as error:
-            asked = f"AWS does not describe the {what}" if what in STORES else f"EC2 does not list {what}"
+            one = what in STORES or what == "eks"
+            asked = f"AWS does not describe the {what}" if one else f"EC2 does not list {what}"
             raise NoCloudError(f"{asked}: {short(f'{type(error).__name__}: {error}')}") from error
 
     def _read(self, what: str, places: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
         cluster = [value for key, value in places if key == "cluster"]
         groups = [value for key, value in places if key == "group"]
         subnets = [value for key, value in places if key == "vpc-of"]
+        if what == "eks":
+            return read_eks(self._of("eks"), cluster[0])
         tagged: Filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": cluster}]
         if what in ("network", "endpoints"):
             vpcs = self._vpcs(subnets)

@@ -3,33 +3,36 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods, rights
+from gpucluster.checks.kubernetes import api, applied, controllers, eks, instances, nodes, pods, rights
 from gpucluster.checks.kubernetes.table import CLUSTER
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
 from gpucluster.k8s_apply.workload_states import GANG_KINDS
 from gpucluster.plan import names
-from gpucluster.plan.model import AwsPlan
+from gpucluster.plan.eks import RIGHTS
+from gpucluster.plan.model import AwsPlan, Bindings
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
-from gpucluster.validate.expectation import Expectation, expect
+from gpucluster.validate import cloud_expectations
+from gpucluster.validate.expectation import CLOUD, Expectation, expect
 from gpucluster.validate.pod_manifests import PodSet, pod_sets
 
 SYSTEM_NAMESPACE = "kube-system"
 
 
 def kubernetes_expectations(
-    plan: AwsPlan, steps: Steps, *, charts: bool, containers: bool
+    plan: AwsPlan, steps: Steps, *, charts: bool, containers: bool, bindings: Bindings | None = None
 ) -> tuple[Expectation, ...]:
     """Return every expectation, in the order of the run. Without `charts`, somebody else installs them.
 
-    Without `containers`, pods of the cluster run no program, as in a rehearsal: no check needs one.
+    `bindings` say where a cluster without Slurm has its network. Without `containers`, pods of the cluster run no program, as in a rehearsal: no check needs one.
     """
     part = plan.kubernetes
     if part is None:
         raise ValueError(f"{plan.name} has no Kubernetes")
     of_pods = [row for one in pod_sets(part, steps) for row in _pods(one)] if containers else ()
-    return (*_expected(plan, part, steps, charts=charts), *of_pods)
+    of_aws = _of_aws(plan, part, bindings)
+    return (*_expected(plan, part, steps, charts=charts), *of_aws, *of_pods)
 
 
 def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) -> Iterator[Expectation]:
@@ -55,6 +58,42 @@ def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) ->
         yield expect("kube.workloads", CLUSTER, applied.Workloads(names=running))
     yield expect("kube.instances", CLUSTER, instances.KubernetesInstances(cluster=plan.name))
     yield expect("kube.rights", CLUSTER, _rights(part, steps))
+
+
+def _of_aws(plan: AwsPlan, part: Kubernetes, bindings: Bindings | None) -> Iterator[Expectation]:
+    """What AWS must show of a control plane of ours, and of its network where Slurm's part does not look at it."""
+    plane = part.control_plane
+    if not isinstance(plane, EksControlPlane):
+        return
+    yield expect("cloud.eks", CLUSTER, _eks(plan, part, plane))
+    if plan.slurm is None:
+        for check, want in cloud_expectations.of_kubernetes(plan, bindings):
+            yield expect(check, CLOUD, want)
+
+
+def _eks(plan: AwsPlan, part: Kubernetes, plane: EksControlPlane) -> eks.EksWant:
+    """As `aws/eks` declares it."""
+    addons = {one.name for one in plane.addons}
+    pods = [(SYSTEM_NAMESPACE, account, name) for name, (_, account) in RIGHTS.items() if name in addons]
+    if any(pool.elastic for pool in part.pools):
+        pods.append((names.KARPENTER, names.KARPENTER, names.KARPENTER))
+    for one in part.pod_identities:
+        word = names.pods_role(one.namespace, one.service_account)
+        pods.append((one.namespace, one.service_account, word))
+    return eks.EksWant(
+        cluster=plan.name,
+        entries=tuple(
+            eks.EntryWant(principal=one.principal, groups=one.groups, admin=one.admin)
+            for one in plane.entries
+        ),
+        public_from=plane.public_from,
+        teams=tuple(team.namespace for team in part.teams),
+        groups=tuple(team.group for team in part.teams),
+        pods=tuple(
+            eks.PodRoleWant(namespace=namespace, account=account, role=f"{plan.name}-{word}")
+            for namespace, account, word in pods
+        ),
+    )
 
 
 def _pods(of: PodSet) -> Iterator[Expectation]:

@@ -205,9 +205,7 @@ def test_addon_of_others_is_a_note_with_its_owner(added: list[Object], words: st
 
 def test_copy_of_our_labels_is_no_owner() -> None:
     ours = {"app.kubernetes.io/managed-by": "gpucluster"}
-    found = judged(
-        binding("x", "cluster-admin", subject("ServiceAccount", "x", "default"), labels=ours)
-    )
+    found = judged(binding("x", "cluster-admin", subject("ServiceAccount", "x", "default"), labels=ours))
     assert found.verdict is CheckStatus.FAIL
 
 

@@ -71,7 +71,9 @@ class Deployed:
         return CHECK.evaluate(CHECK.parse(tuple(QueryOutput(code=0, stdout=one) for one in answers)), want)
 
     def admit(self, principal: str, *groups: str) -> None:
-        self.eks.create_access_entry(clusterName="kube", principalArn=principal, kubernetesGroups=list(groups))
+        self.eks.create_access_entry(
+            clusterName="kube", principalArn=principal, kubernetesGroups=list(groups)
+        )
 
     def allow(self, principal: str, policy: str, **scope: Any) -> None:
         of = {"clusterName": "kube", "principalArn": principal, "policyArn": POLICIES + policy}
@@ -132,7 +134,9 @@ SABOTAGES: dict[str, tuple[Do, str]] = {
 
 
 @pytest.mark.parametrize(("do", "words"), SABOTAGES.values(), ids=SABOTAGES)
-def test_addition_is_found_and_its_remedy_takes_it_back(aws: AwsCli, made: Deployed, do: Do, words: str) -> None:
+def test_addition_is_found_and_its_remedy_takes_it_back(
+    aws: AwsCli, made: Deployed, do: Do, words: str
+) -> None:
     do(made)
     found = made.checked()
     assert (found.verdict, found.found) == (CheckStatus.FAIL, words)

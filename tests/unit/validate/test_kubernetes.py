@@ -82,7 +82,9 @@ class Ec2:
         return Paginator(getattr(self, operation))
 
     def describe_security_groups(self, **_: Any) -> list[Object]:
-        found = [{"GroupId": f"sg-{role}", "GroupName": f"kube-{role}-1234567"} for role in roles(a_kube_plan())]
+        found = [
+            {"GroupId": f"sg-{role}", "GroupName": f"kube-{role}-1234567"} for role in roles(a_kube_plan())
+        ]
         return [{"SecurityGroups": found}]
 
     def describe_security_group_rules(self, **_: Any) -> list[Object]:
@@ -91,14 +93,28 @@ class Ec2:
     def describe_cluster(self, name: str) -> Object:
         vpc = {"endpointPublicAccess": False, "publicAccessCidrs": ["0.0.0.0/0"]}
         at = self.cluster.access().clock.now()
-        return {"cluster": {"name": name, "createdAt": at, "accessConfig": {"authenticationMode": "API"}, "resourcesVpcConfig": vpc}}
+        return {
+            "cluster": {
+                "name": name,
+                "createdAt": at,
+                "accessConfig": {"authenticationMode": "API"},
+                "resourcesVpcConfig": vpc,
+            }
+        }
 
     def list_access_entries(self, **_: Any) -> list[Object]:
         return [{"accessEntries": self.principals}]
 
     def describe_access_entry(self, principalArn: str, **_: Any) -> Object:  # noqa: N803 - EKS' word
         at = self.cluster.access().clock.now() + timedelta(days=1)
-        return {"accessEntry": {"principalArn": principalArn, "type": "STANDARD", "kubernetesGroups": [], "createdAt": at}}
+        return {
+            "accessEntry": {
+                "principalArn": principalArn,
+                "type": "STANDARD",
+                "kubernetesGroups": [],
+                "createdAt": at,
+            }
+        }
 
     def list_associated_access_policies(self, **_: Any) -> list[Object]:
         arn = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
@@ -149,16 +165,33 @@ def rules_of(of: KubernetesOnAws) -> Iterator[Object]:
     """The rules of the plan as EC2 lists them."""
     own = roles(of)
     for i, one in enumerate(rules(of)):
-        peer = {"ReferencedGroupInfo": {"GroupId": f"sg-{one.peer}"}} if one.peer in own else {"CidrIpv4": one.peer}
+        peer = (
+            {"ReferencedGroupInfo": {"GroupId": f"sg-{one.peer}"}}
+            if one.peer in own
+            else {"CidrIpv4": one.peer}
+        )
         first, last = one.ports or (-1, -1)
         ports = {"IpProtocol": "tcp" if one.ports else "-1", "FromPort": first, "ToPort": last}
-        yield {"SecurityGroupRuleId": f"sgr-{i}", "GroupId": f"sg-{one.group}", "IsEgress": one.out, **ports, **peer}
+        yield {
+            "SecurityGroupRuleId": f"sgr-{i}",
+            "GroupId": f"sg-{one.group}",
+            "IsEgress": one.out,
+            **ports,
+            **peer,
+        }
 
 
 def public(description: str = "") -> Object:
     """A rule that lets everybody in to the nodes."""
     rule = {"SecurityGroupRuleId": "sgr-public", "GroupId": f"sg-{names.ROLE_KUBERNETES}", "IsEgress": False}
-    return {**rule, "IpProtocol": "tcp", "FromPort": 30080, "ToPort": 30080, "CidrIpv4": "0.0.0.0/0", "Description": description}
+    return {
+        **rule,
+        "IpProtocol": "tcp",
+        "FromPort": 30080,
+        "ToPort": 30080,
+        "CidrIpv4": "0.0.0.0/0",
+        "Description": description,
+    }
 
 
 @dataclass
@@ -285,8 +318,8 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),
     ("a person may do everything", lambda w: w.cluster.put(binding("ops", "cluster-admin", subject("User", "bob"))), {"kube.rights[cluster]": "User bob may do everything by ClusterRoleBinding/ops"}),
     ("a team is admin of its namespace", lambda w: w.cluster.put(binding("ops", "admin", subject("Group", "kube:research"), namespace="research")), {"kube.rights[cluster]": "is admin in research by RoleBinding/research/ops"}),
-    ("nodes are open to all", lambda w: w.ec2.rules.append(public()), {"cloud.rules[cloud]": "kubernetes from 0.0.0.0/0: tcp 30080-30080 is not of the plan (sgr-public)"}),
-    ("nodes are open to a prefix list", lambda w: w.ec2.rules.append({**{k: v for k, v in public().items() if k != "CidrIpv4"}, "PrefixListId": "pl-1"}), {"cloud.rules[cloud]": "kubernetes from pl-1: tcp 30080-30080 is not of the plan"}),
+    ("nodes are open to all", lambda w: w.ec2.rules.append(public()), {"cloud.rules[cloud]": "kubernetes-node from 0.0.0.0/0: tcp 30080-30080 is not of the plan (sgr-public)"}),
+    ("nodes are open to a prefix list", lambda w: w.ec2.rules.append({**{k: v for k, v in public().items() if k != "CidrIpv4"}, "PrefixListId": "pl-1"}), {"cloud.rules[cloud]": "kubernetes-node from pl-1: tcp 30080-30080 is not of the plan"}),
     ("another admin in EKS", lambda w: w.ec2.principals.append("arn:aws:iam::123456789012:user/bob"), {"cloud.eks[cluster]": "user/bob is not of the spec, and has AmazonEKSClusterAdminPolicy"}),
     ("instance of a node gone", lambda w: w.ec2.gone.add(f"i-{1:017x}"), {"kube.instances[cluster]": "the node ip-10-60-0-1 has no instance"}),
     ("instance never joined", lambda w: w.ec2.more.append(w.ec2.instance("i-lost", 1200)), {"kube.instances[cluster]": "the instance i-lost is no node after 20 min"}),
@@ -327,7 +360,7 @@ def test_rule_of_a_load_balancers_controller_is_a_note(world: World, description
     world.ec2.rules.append(public(description))
     found = world.results()["cloud.rules[cloud]"]
     assert found.verdict is CheckStatus.PASS
-    assert found.found.endswith(f"; of others: kubernetes from 0.0.0.0/0: tcp 30080-30080 ({owner})")
+    assert found.found.endswith(f"; of others: kubernetes-node from 0.0.0.0/0: tcp 30080-30080 ({owner})")
 
 
 def test_idle_addons_get_commands_that_start_them(world: World) -> None:

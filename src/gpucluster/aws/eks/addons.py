@@ -9,16 +9,10 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from gpucluster.aws.eks.roles import EksRole
-from gpucluster.plan.eks import POD_ADDRESSES, WARM_ADDRESSES
+from gpucluster.plan.eks import POD_ADDRESSES, RIGHTS, WARM_ADDRESSES
 from gpucluster.plan.model.eks import Addon
 from gpucluster.plan.names import TAINT_GPU
 
-# The rights of an add-on beside those of its node: AWS's policy, and the service account that gets it by pod identity.
-# The FSx and EFS drivers mount file systems that exist, which needs no call of AWS.
-RIGHTS: Mapping[str, tuple[str, str]] = {
-    "aws-ebs-csi-driver": ("AmazonEBSCSIDriverPolicyV2", "ebs-csi-controller-sa"),
-    "vpc-cni": ("AmazonEKS_CNI_Policy", "aws-node"),
-}
 CONFIGURATION: Mapping[str, Mapping[str, Any]] = {
     # Its DCGM server tolerates no taint by default, and without it the agent sees no GPU.
     "eks-node-monitoring-agent": {"dcgmAgent": {"tolerations": [{"key": TAINT_GPU, "operator": "Exists"}]}},

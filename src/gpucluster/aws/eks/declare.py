@@ -3,7 +3,7 @@
 from pulumi import Output, ResourceOptions
 
 from gpucluster.aws.eks.access import Access
-from gpucluster.aws.eks.addons import RIGHTS, Addons
+from gpucluster.aws.eks.addons import Addons
 from gpucluster.aws.eks.cluster import Cluster
 from gpucluster.aws.eks.karpenter import Karpenter
 from gpucluster.aws.eks.node_groups import NodeGroups
@@ -12,6 +12,7 @@ from gpucluster.aws.eks.policies import trust_service
 from gpucluster.aws.eks.roles import NODE_POLICIES, declare_role
 from gpucluster.aws.encryption import Key
 from gpucluster.aws.network import Network
+from gpucluster.plan.eks import RIGHTS
 from gpucluster.plan.iam_policies import JobsScope, jobs_policy
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import EksControlPlane

@@ -25,7 +25,11 @@ from gpucluster.text import short
 
 _GROUP = "rbac.authorization.k8s.io"
 _KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
-_OF_NAMESPACES = ("admin", "cluster-admin", "edit")  # ClusterRoles that a RoleBinding makes rights in its namespace
+_OF_NAMESPACES = (
+    "admin",
+    "cluster-admin",
+    "edit",
+)  # ClusterRoles that a RoleBinding makes rights in its namespace
 _DEFAULTS = ("kubernetes.io/bootstrapping", "rbac-defaults")  # label of what the API server makes itself
 _EKS_ADDON = ("app.kubernetes.io/managed-by", "EKS")
 # EKS refuses these beginnings in names that people give (user guide, "Create access entries"): its own identities have them
@@ -133,9 +137,7 @@ def evaluate_rights(found: tuple[Grant, ...], want: RightsWant) -> CheckResult:
             notes += [f"{one} {_words(grant)} ({named})" for one in others]
     if faults:
         return failed(listed(faults), expected, remedy="; ".join(steps))
-    return passed(
-        "nobody has them by hand" + (f"; of others: {listed(notes)}" if notes else ""), expected
-    )
+    return passed("nobody has them by hand" + (f"; of others: {listed(notes)}" if notes else ""), expected)
 
 
 def _judged(found: tuple[Grant, ...], want: RightsWant) -> Iterator[Grant]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods, rights
+from gpucluster.checks.kubernetes import api, applied, controllers, eks, instances, nodes, pods, rights
 
 CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = applied.APPLY
@@ -133,6 +133,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=rights.RightsWant,
         remedy="kubectl get clusterrolebindings,rolebindings --all-namespaces --output wide",
         needs=_API,
+    ),
+    Check(
+        id="cloud.eks",
+        tier=0,
+        title="EKS admits who the spec names, from the ranges of the spec, and pods get its roles alone",
+        query=eks.query_eks,
+        parse=eks.parse_eks,
+        evaluate=eks.evaluate_eks,
+        want=eks.EksWant,
+        remedy="aws eks describe-cluster --name {cluster}; aws eks list-access-entries --cluster-name {cluster}",
     ),
     Check(
         id="kube.reach",
