@@ -149,6 +149,57 @@ def test_rights_by_hand_are_found_and_taken_back(rehearsal: Rehearsal) -> None:
     rehearsal.typed("kubectl", "delete", "clusterrolebinding", "others")
 
 
+OPEN = """apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: open, namespace: research}
+spec: {podSelector: {}, ingress: [{}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: fast, namespace: research}
+spec: {clusterQueue: QUEUE}
+"""
+
+
+def test_what_opens_a_namespace_is_found_and_taken_back(rehearsal: Rehearsal) -> None:
+    (queue,) = {one["spec"]["clusterQueue"] for one in rehearsal.objects("localqueues", "serving")}
+    (rehearsal.folder / "open.yaml").write_text(OPEN.replace("QUEUE", queue))
+    rehearsal.typed("kubectl", "apply", "-f", "open.yaml")
+    found = rehearsal.wrong()
+    assert list(found) == ["kube.added[cluster]"]
+    said = found["kube.added[cluster]"]
+    assert "NetworkPolicy/research/open lets everybody in" in said["found"]
+    assert f"LocalQueue/research/fast leads to {queue}, the queue of serving" in said["found"]
+    rehearsal.typed("bash", "-ec", said["remedy"])
+    assert rehearsal.wrong() == {}
+
+
+def test_additions_on_aws_are_found_and_taken_back(rehearsal: Rehearsal) -> None:
+    """Another administrator in EKS, and a rule that opens the nodes."""
+    groups = json.loads(rehearsal.typed("aws", "ec2", "describe-security-groups", "--output", "json").stdout)
+    (nodes,) = (
+        one["GroupId"]
+        for one in groups["SecurityGroups"]
+        if one["GroupName"].startswith(f"{NAME}-kubernetes-node-")
+    )
+    bob = "arn:aws:iam::123456789012:user/bob"
+    policy = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    plant = (
+        f"aws eks create-access-entry --cluster-name {NAME} --principal-arn {bob};"
+        f" aws eks associate-access-policy --cluster-name {NAME} --principal-arn {bob} --policy-arn {policy} --access-scope type=cluster;"
+        f" aws ec2 authorize-security-group-ingress --group-id {nodes} --protocol tcp --port 22 --cidr 0.0.0.0/0"
+    )
+    rehearsal.typed("bash", "-ec", plant)
+    found = rehearsal.wrong()
+    assert set(found) == {"cloud.eks[cluster]", "cloud.rules[cloud]"}
+    assert f"{bob} is not of the spec" in found["cloud.eks[cluster]"]["found"]
+    assert (
+        "kubernetes-node from 0.0.0.0/0: tcp 22-22 is not of the plan" in found["cloud.rules[cloud]"]["found"]
+    )
+    rehearsal.typed("bash", "-ec", "; ".join(one["remedy"] for one in found.values()))
+    assert rehearsal.wrong() == {}
+
+
 def test_lines_of_the_page_work(rehearsal: Rehearsal) -> None:
     """Those of docs/kubernetes.md for kubectl, and the one that writes the bindings."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/kubernetes.md").read_text(), re.DOTALL)

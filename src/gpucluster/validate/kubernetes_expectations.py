@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
-from gpucluster.checks.kubernetes import api, applied, controllers, eks, instances, nodes, pods, rights
+from gpucluster.checks.kubernetes import added, api, applied, controllers, eks, instances, nodes, pods, rights
 from gpucluster.checks.kubernetes.table import CLUSTER
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
@@ -12,7 +12,7 @@ from gpucluster.plan import names
 from gpucluster.plan.eks import RIGHTS
 from gpucluster.plan.model import AwsPlan, Bindings
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
-from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity
 from gpucluster.validate import cloud_expectations
 from gpucluster.validate.expectation import CLOUD, Expectation, expect
 from gpucluster.validate.pod_manifests import PodSet, pod_sets
@@ -58,6 +58,7 @@ def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) ->
         yield expect("kube.workloads", CLUSTER, applied.Workloads(names=running))
     yield expect("kube.instances", CLUSTER, instances.KubernetesInstances(cluster=plan.name))
     yield expect("kube.rights", CLUSTER, _rights(part, steps))
+    yield expect("kube.added", CLUSTER, _added(part, steps))
 
 
 def _of_aws(plan: AwsPlan, part: Kubernetes, bindings: Bindings | None) -> Iterator[Expectation]:
@@ -137,6 +138,15 @@ def _rights(part: Kubernetes, steps: Steps) -> rights.RightsWant:
         namespaces=tuple(sorted({*teams, *charts, *((SYSTEM_NAMESPACE,) if whole else ())})),
         tree=tuple(_ref(one) for one in steps.objects if one["kind"].endswith("RoleBinding")),
         releases=tuple(f"{one.namespace}/{one.name}" for one in steps.releases),
+    )
+
+
+def _added(part: Kubernetes, steps: Steps) -> added.AddedWant:
+    return added.AddedWant(
+        whole=isinstance(part.control_plane, EksControlPlane),
+        teams={team.namespace: team.queue for team in part.teams},
+        guarded=tuple(team.namespace for team in part.teams if team.pod_security is PodSecurity.BASELINE),
+        tree=tuple(_ref(one) for one in steps.objects if one["kind"] in ("LocalQueue", "NetworkPolicy")),
     )
 
 

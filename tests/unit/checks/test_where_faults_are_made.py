@@ -24,7 +24,7 @@ FILES = {  # file -> checks whose faults it makes
     "unit/checks/test_ports.py": "net.ports",
     "unit/cli/test_validate.py": "cfg.accept",
     "unit/validate/test_cloud_stores.py": "cloud.bucket cloud.file_systems cloud.queue cloud.roles cloud.secret",
-    "kubernetes/test_rehearsal.py": "kube.controllers kube.nodes kube.objects kube.rights",
+    "kubernetes/test_rehearsal.py": "kube.added kube.controllers kube.nodes kube.objects kube.rights",
     "kubernetes/test_pods.py": "kube.dns kube.isolation kube.metadata kube.reach kube.volumes",
     "unit/validate/test_kubernetes.py": "kube.api kube.charts kube.gpus kube.instances kube.launchers kube.offer kube.queues kube.workloads",
 }

@@ -265,7 +265,7 @@ def test_healthy_cluster_passes(world: World) -> None:
     } <= found.keys()
     assert {one.check for one in found.values()} == {
         "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
-        "kube.queues", "kube.workloads", "kube.instances", "kube.rights", "cloud.eks", "cloud.rules",
+        "kube.queues", "kube.workloads", "kube.instances", "kube.rights", "kube.added", "cloud.eks", "cloud.rules",
         "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.gpus", "kube.volumes",
     }  # fmt: skip
 

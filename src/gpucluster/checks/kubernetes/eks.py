@@ -10,7 +10,16 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 from gpucluster.checks import json_fields
-from gpucluster.checks.check import CheckResult, Location, ParseError, Query, QueryOutput, failed, listed, passed
+from gpucluster.checks.check import (
+    CheckResult,
+    Location,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+)
 from gpucluster.checks.cloud import UP, CloudDifference, is_named
 from gpucluster.text import short
 
@@ -172,7 +181,10 @@ def _creator(found: FoundEks, wanted: Mapping[str, EntryWant]) -> FoundEntry | N
     early = [
         one
         for one in found.entries
-        if one.kind == _STANDARD and one.age_s <= CREATION_S and _LINKED not in one.principal and _is_admin(one)
+        if one.kind == _STANDARD
+        and one.age_s <= CREATION_S
+        and _LINKED not in one.principal
+        and _is_admin(one)
     ]
     return min(early, key=lambda one: (one.age_s, one.principal not in wanted), default=None)
 
@@ -211,7 +223,9 @@ def _of_pods(found: FoundEks, want: EksWant) -> Iterator[CloudDifference]:
             words = f"pods of {short(who, 80)} also get the role {short(role, 80)}, which is not of the spec"
             yield CloudDifference(words=words, step=step)
         elif declared is not None and not is_named(role, declared):
-            yield CloudDifference(words=f"pods of {who} get the role {short(role, 80)}, not {declared}", step=UP)
+            yield CloudDifference(
+                words=f"pods of {who} get the role {short(role, 80)}, not {declared}", step=UP
+            )
 
 
 def _notes(found: FoundEks, want: EksWant) -> Iterator[str]:

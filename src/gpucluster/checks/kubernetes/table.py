@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
-from gpucluster.checks.kubernetes import api, applied, controllers, eks, instances, nodes, pods, rights
+from gpucluster.checks.kubernetes import added, api, applied, controllers, eks, instances, nodes, pods, rights
 
 CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = applied.APPLY
@@ -132,6 +132,17 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=rights.evaluate_rights,
         want=rights.RightsWant,
         remedy="kubectl get clusterrolebindings,rolebindings --all-namespaces --output wide",
+        needs=_API,
+    ),
+    Check(
+        id="kube.added",
+        tier=0,
+        title="nothing opens the namespaces of teams beside the spec",
+        query=added.query_added,
+        parse=added.parse_added,
+        evaluate=added.evaluate_added,
+        want=added.AddedWant,
+        remedy="kubectl get networkpolicies,localqueues,pods --all-namespaces",
         needs=_API,
     ),
     Check(
