@@ -242,7 +242,7 @@ def _entry(item: Mapping[str, Any], made: float) -> FoundEntry:
     return FoundEntry(
         principal=json_fields.text(item, "principalArn"),
         kind=json_fields.text(item, "type"),
-        groups=json_fields.strings(item, "kubernetesGroups"),
+        groups=json_fields.strings(item, "kubernetesGroups") if "kubernetesGroups" in item else (),
         policies={json_fields.text(one, "policyArn"): _scope(one) for one in json_fields.members(item, "Policies")},
         age_s=_time(json_fields.text(item, "createdAt")) - made,
     )  # fmt: skip
