@@ -216,7 +216,7 @@ def _grant(item: objects.Object, roles: Mapping[tuple[str, str, str], str]) -> G
         namespace=namespace,
         role=role if kind == "ClusterRole" else "",
         power=roles.get((kind, namespace if kind == "Role" else "", role), ""),
-        subjects=tuple(map(_subject, json_fields.members_if_any(item, "subjects"))),
+        subjects=tuple(map(_subject, _members(item, "subjects"))),
         owner=owner_of(item),
         release=release_of(item),
         default=labels.get(key) == value,
@@ -234,6 +234,11 @@ def _subject(item: Mapping[str, Any]) -> Subject:
     return Subject(kind=kind, name=name, namespace=namespace if kind == "ServiceAccount" else "")
 
 
+def _members(item: objects.Object, key: str) -> tuple[Mapping[str, Any], ...]:
+    """The list at `key`, which is null in some answers if it is empty."""
+    return json_fields.members(item, key) if item.get(key) is not None else ()
+
+
 def _kind(item: objects.Object) -> str:
     return json_fields.text(item, "kind")
 
@@ -245,8 +250,7 @@ def _role_key(item: objects.Object) -> tuple[str, str, str]:
 
 
 def _power(role: objects.Object) -> str:
-    rules = json_fields.members(role, "rules") if role.get("rules") is not None else ()
-    found = {power for rule in rules for power in _powers(rule)}
+    found = {power for rule in _members(role, "rules") for power in _powers(rule)}
     return next((power for power in Power if power in found), "")
 
 
