@@ -80,6 +80,26 @@ def test_password_under_an_unknown_key_is_not_told(tmp_path: Path) -> None:
     assert "hunter2" not in text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "DbPw=hunter2",
+        "S3_Phrase=hunter2",
+        "NodeName=n2 CPUs=2 IpmiLogin=hunter2",
+        "JobCompParams=user=slurm,pw=hunter2",
+        "JobCompParams=aws_access_key_id=hunter2",
+        "DB_PW hunter2",
+    ],
+)
+def test_no_value_of_an_unknown_key_is_told(line: str, tmp_path: Path) -> None:
+    """Regression: only some words of a key hid its value, and nobody knows what a key is for that Slurm does not know."""
+    assert "hunter2" not in told(tmp_path, line)
+
+
+def test_yes_or_no_of_an_unknown_key_is_told(tmp_path: Path) -> None:
+    assert "CacheGroups of slurm.conf: 0 -> none" in told(tmp_path, "CacheGroups=0")
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("/+=@#\"'\\:,;!$%&()|{}[]~^é", max_size=12), st.sampled_from(("{}", '"{}"', "x{}x")))
 def test_no_character_shows_a_password(tmp_path: Path, text: str, form: str) -> None:
