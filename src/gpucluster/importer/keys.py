@@ -30,7 +30,7 @@ TIMES = {  # in minutes, rounded up
 }  # fmt: skip
 TIMES_IN_SECONDS = {("slurm.conf", "preemptexempttime")}
 HIDDEN = "…"
-_HIDDEN_WORDS = "pass|secret|token|api_?key|credential"  # a key, or a word of a value, with such a part may hold a password
+_HIDDEN_WORDS = "pass|pw|psk|secret|token|(?:api|access)_?key|credential"  # a key, or a word of a value, with such a part may hold a password
 _PATHS = frozenset(  # keys of Slurm with such a part, whose value is the path of a file
     ("jobcredentialprivatekey", "jobcredentialpubliccertificate", "jobcomppassscript", "storagepassscript")
 )
@@ -106,11 +106,17 @@ def duration(mins: int) -> str:
     return format_duration(mins * 60)
 
 
-def shown(key: str, value: str) -> str:
-    """The value without a password: that of a key, before a host, the options of a program, and from such a word of a list to its end."""
-    if key.lower() in _LISTS_OF_NAMES:
+def shown(kind: str, key: str, value: str) -> str:
+    """The value without a password: that of a key, before a host, the options of a program, and from such a word of a list to its end.
+
+    Of a key that no version knows only yes and no are shown: nobody can say what it is for.
+    """
+    low = key.lower()
+    if low in _LISTS_OF_NAMES:
         return value
-    if key.lower() not in _PATHS and _OF_KEY.search(key):
+    if _spellings(kind) and low not in _spellings(kind) and (kind, low) not in OLD_NAMES:
+        return value if value.lower() in _YES_NO else HIDDEN
+    if low not in _PATHS and _OF_KEY.search(key):
         return HIDDEN
     if program := _OF_PROGRAM.fullmatch(value):
         return program[1] + HIDDEN

@@ -75,7 +75,7 @@ def _globals(site: Site, statement: Statement) -> None:
         elif low == "slurmctldhost":
             _controller(site, statement.place, pair)
         elif low in _PROGRAMS and low in site.cluster:
-            first, more = site.cluster[low], keys.shown(low, pair.value)
+            first, more = site.cluster[low], keys.shown("slurm.conf", low, pair.value)
             site.cluster[low] = replace(first, value=f"{first.value} and {more}")
         else:
             put(site.cluster, "slurm.conf", pair, statement.place)

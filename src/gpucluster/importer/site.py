@@ -172,7 +172,7 @@ def settings_of(kind: str, statement: Statement, pairs: Iterable[Pair]) -> Setti
 
 
 def put(settings: Settings, kind: str, pair: Pair, place: FileLine) -> None:
-    value = keys.shown(pair.key, pair.value)
+    value = keys.shown(kind, pair.key, pair.value)
     key, written = keys.canonical(kind, pair.key), keys.spelled(kind, pair.key)
     if key in settings and settings[key].written != written:
         key = pair.key.lower()  # both the old and the new name of a key: each is listed

@@ -144,7 +144,7 @@ def cpu_time(text: str) -> float:
     times = [0.0] * 3
     for at in range(3):
         start = time.process_time()
-        keys.shown("JobCompLoc", text)
+        keys.shown("slurm.conf", "JobCompLoc", text)
         keys.has_secret(text)
         times[at] = time.process_time() - start
     return max(0.001, min(times))
