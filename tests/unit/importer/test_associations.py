@@ -219,6 +219,7 @@ def test_made_up_uids_are_those_of_users_in_the_spec(tmp_path: Path) -> None:
     [
         ("User - 'daemon':DefaultAccount='a'", Effect.REFUSED, "the user daemon is not imported: "),
         ("Account - 'b':GrpTRES='gres/gpu=0'", None, "the limit gpus of b is not imported: "),
+        ("Account - 'b_1':GrpTRES='gres/gpu=0'", None, "the limit gpus of b_1 is not imported: "),
     ],
 )
 def test_part_of_a_dump_that_the_rules_refuse_costs_itself_alone(

@@ -116,6 +116,7 @@ def test_a_site_wide_default_counts(tmp_path: Path) -> None:
         ("GraceTime=1h", "GraceTime", Change.LOST, "not imported: GraceTime is a whole number of 0 to 4294967295"),
         ("TRESBillingWeights=GRES/gpu=2.0", "TRESBillingWeights", Change.LOST, "needs `slurm.accounting` for gres/gpu"),
         ("OverSubscribe=FORCE:4", "OverSubscribe", Change.LOST, "not imported: the field `exclusive`"),
+        ("TRESBillingWeights=CPU=1.0,license/matlab=5.0", "TRESBillingWeights", Change.CHANGED, "a weight of a licence is not kept"),
     ],
 )  # fmt: skip
 def test_reason_for_a_partition(
@@ -131,6 +132,9 @@ def test_reason_for_a_partition(
         ("FirstJobId=99999999999", "FirstJobId", Change.LOST, "not imported: FirstJobId is a whole number of 1 to 67043328"),
         ("SlurmctldDebug=loud", "SlurmctldDebug", Change.LOST, "not imported: SlurmctldDebug is one of quiet"),
         ("SchedulerParameters=bf_interval=abc", "SchedulerParameters", Change.CHANGED, "bf_interval of SchedulerParameters is a number"),
+        ("PriorityWeightTRES=cpu=1000,license/matlab=50", "PriorityWeightTRES", Change.CHANGED, "a weight of a licence is not kept"),
+        ("SelectTypeParameters=CR_Core_Memory,CR_ONE_TASK_PER_CORE", "SelectTypeParameters", Change.CHANGED, "without --ntasks-per-core=1 a task gets a thread of a core, and had a core"),
+        ("SelectTypeParameters=CR_Core,CR_ONE_TASK_PER_CORE", "SelectTypeParameters", Change.CHANGED, "is ended above it; without --ntasks-per-core=1 a task"),
         ("ReturnToService=3", "ReturnToService", Change.CHANGED, "the daemon's table of node states"),
         ("SrunProlog=/site/prolog", "SrunProlog", Change.LOST, "a path or a plugin of the site's machines"),
         ("MpiDefault=pmix", "MpiDefault", Change.LOST, "a path or a plugin of the site's machines"),
@@ -211,6 +215,7 @@ def test_a_site_with_too_many_pools_is_refused_with_the_reason(tmp_path: Path) -
         ),
         ("gpu:a100:2,a:b:c:1", ["a spec has no GRES a:b:c:1"]),
         ("gpu:4,nic:2", ["the GPUs of a spec have a type, here `gpu`", "a spec has no GRES nic"]),
+        ("gpu:a100:16", ["a machine of a spec has no more GPUs than its 8 CPUs, and at most 64"]),
     ],
 )
 def test_reason_for_gres_is_its_cause(gres: str, reasons: list[str], tmp_path: Path) -> None:

@@ -6,7 +6,12 @@ import pytest
 
 from gpucluster import catalog
 from gpucluster.importer.differences import Change
+from gpucluster.importer.files import Folder
+from gpucluster.importer.lines import Reader
+from gpucluster.importer.read_site import read_site
+from gpucluster.importer.refused import valid_spec
 from gpucluster.importer.run import Imported, import_files
+from gpucluster.importer.to_spec import to_spec
 from gpucluster.plan.model import Preemption, SlurmPlan
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
@@ -104,6 +109,25 @@ def test_preemption_that_the_spec_lacks_is_in_the_list_of_differences(
     assert _plan(found).slurm.preemption is None, why
     lost = (Change.LOST, f"not imported: {why}")
     assert _class_of(found, "PreemptType") == _class_of(found, "PreemptMode") == [lost]
+
+
+def test_field_of_a_partition_that_a_rule_refuses_costs_itself_alone(tmp_path: Path) -> None:
+    """Regression: for a field that no step takes out, the whole site was refused as a fault of gpucluster."""
+    (tmp_path / "slurm.conf").write_text(CONF.format(main="", fast="", cluster=""))
+    site = read_site(
+        Reader(Folder(tmp_path, ())), [("slurm.conf", "slurm.conf", (tmp_path / "slurm.conf").read_text())]
+    )
+    made = to_spec(site, version="26.05")
+    made.spec["partitions"] = [{**one, "max_cpus_per_node": 0, "tier": 0} for one in made.rows("partitions")]
+    _, report = valid_spec(made, site, {})
+    spec = report.result()
+    assert [one.name for one in spec.partitions] == ["main", "fast"]
+    assert sorted(one.message.partition(": ")[0] for one in site.complaints) == [
+        "`max_cpus_per_node` of the partition fast is not imported",
+        "`max_cpus_per_node` of the partition main is not imported",
+        "`tier` of the partition fast is not imported",
+        "`tier` of the partition main is not imported",
+    ]
 
 
 def test_accounts_that_a_rule_refuses_take_the_restrictions_with_them(tmp_path: Path) -> None:

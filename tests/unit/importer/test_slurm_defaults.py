@@ -121,6 +121,13 @@ def test_value_that_jobs_see_and_that_is_not_slurms_is_changed(tmp_path: Path) -
         "PriorityWeightFairshare": ("0", "100000", "what its account has used counts in the priority of a job"),
         "PriorityWeightQOS": ("0", "1000000", "the QOS of a job counts in its priority"),
         "PropagateResourceLimitsExcept": ("none", "MEMLOCK,NPROC", "a job has these limits from slurmd, and had those of the shell that submitted it"),
+        "BatchStartTimeout": ("10", "180", "a batch job has 180 s to launch before Slurm gives up its nodes, and had 10 s"),
+        "ConstrainCores": ("no", "yes", "a job runs on its own cores only, and could use each core of its nodes"),
+        "LaunchParameters": ("none", "use_interactive_step", "salloc begins its shell on the first node of the job, and did where it was typed"),
+        "MaxArraySize": ("1001", "20001", "the indices of an array end at 20000, and ended at 1000"),
+        "MaxJobCount": ("10000", "100000", "slurmctld knows 100000 jobs at once, and refused those above 10000"),
+        "PrologFlags": ("none", "Alloc,Contain", "a job has a step `extern` on each of its nodes, and Prolog runs there before its first step"),
+        "UnkillableStepTimeout": ("60", "180", "a node drains 180 s after processes of a step do not end, and did after 60 s"),
     }  # fmt: skip
     assert not [row for row in found if row.change is Change.DEFAULTED and row.key in changed]
     assert {"PriorityMaxAge", "MaxTime"} <= {row.key for row in found if row.change is Change.DEFAULTED}
