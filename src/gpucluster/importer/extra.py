@@ -37,9 +37,18 @@ def refused(path: str) -> tuple[str, str, str] | None:
     return None if match is None else (match[1], match[2] or "", match[3].lower())
 
 
+def _has_weights(kind: str, key: str) -> bool:
+    return isinstance(slurm_values().form(kind, key, ""), Weights)
+
+
+def _weighs_licence(kind: str, key: str, word: str) -> bool:
+    """Whether a word weighs a licence. Slurm knows it as a TRES only by AccountingStorageTRES, where gpucluster writes GPUs."""
+    return word.strip().lower().startswith("license/") and _has_weights(kind, key)
+
+
 def _never(kind: str, key: str) -> set[str]:
     """The names of TRES have a slash: GRES/gpu."""
-    slash = key in _OF_HOSTS or isinstance(slurm_values().form(kind, key, ""), Weights)
+    slash = key in _OF_HOSTS or _has_weights(kind, key)
     return set(_NEVER) - {"/"} if slash else set(_NEVER)
 
 
@@ -59,7 +68,11 @@ def _candidates(kind: str, values: Mapping[str, str], settings: Settings) -> Ite
         ):
             continue
         ours = LISTS.get(key, frozenset())
-        words = [word for word in value.split(",") if word.partition("=")[0] not in ours]
+        words = [
+            word
+            for word in value.split(",")
+            if word.partition("=")[0] not in ours and not _weighs_licence(kind, key, word)
+        ]
         kept = ",".join(words)
         if _VALUE.fullmatch(kept) and not set(kept) & _never(kind, key):
             yield keys.spelled(kind, written), kept

@@ -11,7 +11,8 @@ from gpucluster.text import format_size
 
 NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
 LEAST_MEMORY_MIB = 512
-_MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
+MOST_GPUS = 64  # of a machine
+_MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def hardware_of(settings: Settings) -> Hardware:
         threads=min(threads, _MOST["threadspercore"]),
         memory_mib=number_of(settings, "realmemory") or NO_MEMORY_MIB * cpus,
         gpu_model=partition_name(gpus.model) or "gpu" if gpus.count else "",
-        gpu_count=min(gpus.count, _MOST["gpus"], cpus),
+        gpu_count=min(gpus.count, MOST_GPUS, cpus),
         sharing=gpus.sharing,
         slices=gpus.slices,
     )

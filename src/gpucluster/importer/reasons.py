@@ -133,12 +133,15 @@ def _unknown(kind: str, written: str, version: str) -> str:
 _OTHER_FOLDER = "without a copy of the site's folder, made while slurmctld is stopped, running jobs are ended, and queued ones are gone"
 _NO_SWAP = "a job has no swap beside its memory: above it the job is ended"
 _OWN_GPUS = "a job sees no GPU that it did not ask for"
+_LICENCE = "a weight of a licence is not kept: gpucluster counts no licence as a TRES (AccountingStorageTRES)"
 _OWN_SCRIPT = "the site's plugins and its job_submit.lua; gpucluster's own script is that of `partitions[].requires_gpus`"
 _CHANGED = {
     ("slurm.conf", "jobsubmitplugins"): f"not imported: {_OWN_SCRIPT}",
     ("cgroup.conf", "constraindevices"): _OWN_GPUS,
     ("cgroup.conf", "constrainswapspace"): _NO_SWAP,
     ("slurm.conf", "statesavelocation"): _OTHER_FOLDER,
+    ("slurm.conf", "priorityweighttres"): _LICENCE,
+    ("partition", "tresbillingweights"): _LICENCE,
     (
         "slurm.conf",
         "slurmdspooldir",

@@ -16,6 +16,8 @@ from gpucluster.spec.reading import item_label
 
 _LIMIT_OF_DUMP = re.compile(r"(qos|accounts)\[([^\]]+)\]\.limits\.(\w+)")
 _USER_OF_DUMP = re.compile(r"users\[([^\]]+)\]")
+_FIELD_OF_PARTITION = re.compile(r"partitions\[([^\]]+)\]\.(\w+)")
+_NEEDED = ("name", "pools")  # of a partition
 _OF_ACCOUNTS = ("users", "qos", "accounts", "slurm.accounting")
 _KINDS_OF_PARTS = {"slurm": "slurm.conf", "pools": "node", "partitions": "partition"}
 
@@ -32,6 +34,7 @@ def valid_spec(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> 
         lambda errors: _without_accounts(made, site, files, errors),
         lambda errors: _without_extra(made, errors),  # some keys need accounting
         lambda errors: _without_topology(made, site, errors),
+        lambda errors: _without_field(made, site, errors),
     )
     for take_out in parts:
         while report.spec is None and take_out(report.errors):
@@ -87,7 +90,8 @@ def _without_limit(made: Made, site: Site, path: str) -> tuple[str, Effect | Non
     """Take the limit at this path out, and return its words; None for another path. Without GPUs a limit on them limits nobody."""
     if (match := _LIMIT_OF_DUMP.match(path)) is None:
         return None
-    part, name, limit = match.groups()
+    part, label, limit = match.groups()
+    name = _name_of(made, part, label)
     made.spec[part] = [
         _less(one, "limits", {limit}) if one["name"] == name else one for one in made.rows(part)
     ]
@@ -99,12 +103,38 @@ def _without_user(made: Made, path: str) -> tuple[str, Effect] | None:
     """Take the user at this path out, also of the accounts, and return its words; None for another path."""
     if (match := _USER_OF_DUMP.match(path)) is None:
         return None
-    made.spec["accounts"] = [_less(one, "users", {match[1]}) for one in made.rows("accounts")]
-    left = [one for one in made.rows("users") if one["name"] != match[1]]
+    name = _name_of(made, "users", match[1])
+    made.spec["accounts"] = [_less(one, "users", {name}) for one in made.rows("accounts")]
+    left = [one for one in made.rows("users") if one["name"] != name]
     made.spec["users"] = left
     if not left:
         del made.spec["users"]
-    return f"the user {match[1]}", Effect.REFUSED
+    return f"the user {name}", Effect.REFUSED
+
+
+def _name_of(made: Made, part: str, label: str) -> str:
+    """The name of the item that a path has under this label; empty if there is none."""
+    labels = {item_label(one["name"], at): str(one["name"]) for at, one in enumerate(made.rows(part))}
+    return labels.get(label, "")
+
+
+def _without_field(made: Made, site: Site, errors: Iterable[Problem]) -> bool:
+    """Take the fields of partitions out that nothing else has taken out; return whether there was one."""
+    wrong: dict[tuple[str, str], str] = {}
+    for problem in errors:
+        if match := _FIELD_OF_PARTITION.match(problem.path):
+            wrong.setdefault((_name_of(made, "partitions", match[1]), match[2]), problem.message)
+    before, old = made.rows("partitions"), {new: old for old, new in made.partitions.items()}
+    for one in before:
+        for field in one.keys() - set(_NEEDED):
+            if message := wrong.get((str(one["name"]), field)):
+                place = site.partitions[old[str(one["name"])]]["partitionname"].place
+                site.complain(place, f"`{field}` of the partition {one['name']} is not imported: {message}")
+    made.spec["partitions"] = [
+        {k: value for k, value in one.items() if k in _NEEDED or (str(one["name"]), k) not in wrong}
+        for one in before
+    ]
+    return made.rows("partitions") != before
 
 
 def _less(one: Mapping[str, Value], key: str, words: Set[str]) -> dict[str, Value]:

@@ -147,21 +147,22 @@ def _closed(made: Made, one: _Part, settings: Settings) -> _Part:
     has = {key.lower() for key in mapping(one.get("extra"))}
     has |= {key for key, (field, _) in _LISTS.items() if field in one}
     name = str(one["name"])
-    lost = [
+    found = [
         key
-        for key in ACCESS
+        for key in (*ACCESS, "qos")
         if key in settings
         and settings[key].value.lower() not in _OPEN
         and key not in has
         and not made.reasons.get(("partition", name, key), "").endswith(NO_CHANGE)
     ]
+    lost = found if found != ["qos"] else []  # its limits alone close no partition
     if lost:
         listed = " and ".join(settings[key].written for key in lost)
         _set_extra(one, "State", PartitionState.DOWN.value)
         made.made_up = (
             *made.made_up,
-            f"the partition {name} is DOWN: its {listed} {'is' if len(lost) == 1 else 'are'} not imported, and without it "
-            "everybody could use the partition. Write the rule, then remove `State`.",
+            f"the partition {name} is DOWN: its {listed} {'is' if len(lost) == 1 else 'are'} not imported, and without "
+            f"{'it' if len(lost) == 1 else 'them'} everybody could use the partition. Write the rule, then remove `State`.",
         )
         made.reasons["partition", name, "state"] = (
             f"its jobs wait: {DOWN}, because its {listed} cannot be kept"

@@ -61,21 +61,33 @@ def _requeued(value: str) -> str:
     return f"a requeued job begins after {int(value.rpartition('=')[2]) + 1} s, and began after 121 s"
 
 
+def _of_number(text: str) -> Callable[[str], str]:
+    return text.format
+
+
 def _always(text: str) -> Callable[[str], str]:
     return lambda _value: text
 
 
-# tests/recorded/checks has Slurm's values of priorities and billing; the others: S06, S16, S19.
+# tests/recorded/checks has Slurm's values of priorities and billing; AuthInfo, DefCpuPerGPU, DefMemPerCPU and PropagateResourceLimitsExcept:
+# S06, S16, S19; the others: slurm.conf(5) and cgroup.conf(5).
 SEEN: Mapping[str, Mapping[str, tuple[str, Callable[[str], str]]]] = {  # kind -> key -> Slurm's own value, what jobs see
     "slurm.conf": {
         "authinfo": ("cred_expire=120", _requeued),
+        "batchstarttimeout": ("10", _of_number("a batch job has {} s to launch before Slurm gives up its nodes, and had 10 s")),
+        "launchparameters": ("none", _always("salloc begins its shell on the first node of the job, and did where it was typed")),
+        "maxarraysize": ("1001", lambda value: f"the indices of an array end at {int(value) - 1}, and ended at 1000"),
+        "maxjobcount": ("10000", _of_number("slurmctld knows {} jobs at once, and refused those above 10000")),
         "prioritydecayhalflife": ("7-00:00:00", _always("after this time use counts half in the priority of the next jobs")),
         "priorityflags": ("none", _always("a job is billed for the largest of its weighted parts of a node, not for their sum")),
         "priorityweightage": ("0", _always("the time that a job waits counts in its priority")),
         "priorityweightfairshare": ("0", _always("what its account has used counts in the priority of a job")),
         "priorityweightqos": ("0", _always("the QOS of a job counts in its priority")),
+        "prologflags": ("none", _always("a job has a step `extern` on each of its nodes, and Prolog runs there before its first step")),
         "propagateresourcelimitsexcept": ("none", _always("a job has these limits from slurmd, and had those of the shell that submitted it")),
+        "unkillablesteptimeout": ("60", _of_number("a node drains {} s after processes of a step do not end, and did after 60 s")),
     },
+    "cgroup.conf": {"constraincores": ("no", _always("a job runs on its own cores only, and could use each core of its nodes"))},
     "partition": {
         "defcpupergpu": ("none", _of_gpu),
         "defmempercpu": ("0", _always("a job that asks for no memory has so many MiB for each CPU, and had no such limit")),

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gpucluster.importer.addresses import MADE_UP, Addresses, address_of, reachable
 from gpucluster.importer.effects import CLOUD, FUTURE, NO_CHANGE, UNUSED
 from gpucluster.importer.gpus import gpus_of, why_changed
-from gpucluster.importer.hardware import NO_MEMORY_MIB, machine_of, threads_as_one
+from gpucluster.importer.hardware import (
+    MOST_GPUS,
+    NO_MEMORY_MIB,
+    cpus_of,
+    hardware_of,
+    machine_of,
+    threads_as_one,
+)
 from gpucluster.importer.made import Made, Reasons, mapping
 from gpucluster.importer.memory import counts_memory
 from gpucluster.importer.names import host_name, new_names, partition_name, short_name, unused
@@ -95,6 +102,8 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
             found["node", new, "gres"] = f"not imported: {why}"
         if "state" in settings and settings["state"].value.lower() == CLOUD:
             found["node", new, "state"] = _MADE_BY_SLURM
+        if gpus_of(settings).count > hardware_of(settings).gpu_count:
+            found["node", new, "gres"] = "; ".join(_why_fewer_gpus(settings))
         if (threads := threads_as_one(settings)) > 1:
             found["node", new, "cpus"] = (
                 f"the site counts a core as a CPU, gpucluster each of its {threads} threads"
@@ -114,11 +123,24 @@ def _reasons(site: Site, nodes: Mapping[str, str]) -> Reasons:
         found["slurm.conf", "", "switchtype"] = (
             "not imported: `slurm.topology.block.imex` is of a topology of blocks"
         )
-    if not counts_memory(site.cluster):
-        found["slurm.conf", "", "selecttypeparameters"] = (
-            "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"
-        )
+    if selected := "; ".join(_why_selected(site)):
+        found["slurm.conf", "", "selecttypeparameters"] = selected
     return found
+
+
+def _why_fewer_gpus(settings: Settings) -> Iterator[str]:
+    """Why a machine of the spec has fewer GPUs than the node, with the other causes."""
+    yield f"a machine of a spec has no more GPUs than its {cpus_of(hardware_of(settings))} CPUs, and at most {MOST_GPUS}"
+    if why := why_changed(settings["gres"].value):
+        yield why
+
+
+def _why_selected(site: Site) -> Iterator[str]:
+    if not counts_memory(site.cluster):
+        yield "gpucluster counts memory: a job has what it asks for, or the default of its partition, and is ended above it"
+    written = site.cluster.get("selecttypeparameters")
+    if written is not None and "cr_one_task_per_core" in written.value.lower():
+        yield "without --ntasks-per-core=1 a task gets a thread of a core, and had a core (CR_ONE_TASK_PER_CORE has no field)"
 
 
 def _topology(

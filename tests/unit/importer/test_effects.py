@@ -124,7 +124,9 @@ def test_limits_of_a_partition_that_nobody_can_use_widen_nothing(tmp_path: Path)
     """Regression: its QOS stood under wider access, although the partition is DOWN until somebody writes its rules."""
     found = import_files(site(tmp_path, partition="AllowAccounts=a QOS=q"), version="26.05")
     assert [(row.effect, row.key) for row in found.differences if row.effect] == [(Effect.REFUSED, "State")]
-    assert any("its AllowAccounts and QOS are not imported, and without them" in one for one in found.made.sentences)
+    assert any(
+        "its AllowAccounts and QOS are not imported, and without them" in one for one in found.made.sentences
+    )
 
 
 @pytest.mark.parametrize(
