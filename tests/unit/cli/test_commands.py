@@ -64,7 +64,7 @@ def test_missing_file_does_not_stop_the_check_of_other_files(
     assert "2 errors" in out
     assert err.splitlines() == [
         f"error: {tmp_path}/none.yaml: cannot be read: No such file or directory",
-        "  next: name a spec, for example stacks/burst.yaml",
+        "  next: name the file of a spec, or write a first one: gpucluster init",
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 from support.ssh_server import SshServer
 
-from gpucluster.cli import accounts, bundle, head, inspect, node, pool, status, transport
+from gpucluster.cli import accounts, bundle, head, inspect, node, pool, scaling, status, transport
 from gpucluster.cli import exec as exec_verbs
 from gpucluster.cli.head import Head, reach, report
 from gpucluster.cli.main import run
@@ -389,3 +389,26 @@ def test_hosts_of_a_spec_are_known_by_name(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="the plan has no machine 'h200'"):
         found.run("h200", ("id",), 1.0)
     assert found.typed == f"-c {STACKS / 'lab.yaml'} --known-hosts {known}"
+
+
+@pytest.mark.parametrize("words", [("burst",), ("-c", "burst"), ("burst", "-c", "burst")])
+def test_scaling_takes_the_cluster_by_name_and_by_option(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: `-c` alone was refused, and another one beside the name was ignored."""
+    asked = list[str | None]()
+
+    def fake(way: HeadOptions) -> Head:
+        asked.append(way.cluster)
+        return Head(name="burst", run=FakeHead(0, "on\n"))
+
+    monkeypatch.setattr(scaling, "reach", fake)
+    for verb in ("show", "stop", "start"):
+        assert run(["scaling", verb, *words]) == 0
+    assert asked == ["burst"] * 3
+
+
+def test_scaling_refuses_two_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "reach", lambda _way: pytest.fail("no head is asked"))
+    for verb in ("show", "stop", "start"):
+        assert run(["scaling", verb, "burst", "-c", "other"]) == 2

@@ -563,3 +563,12 @@ def test_finished_job_without_events_is_not_sent_to_the_timeline() -> None:
 def test_exit_code_and_signal_of_a_failed_job_are_told(changes: dict[str, Any], words: str) -> None:
     ended = job(50, "h200-2a-1", states=frozenset({"FAILED"}), **changes)
     assert said(why(sight(a_plan(), jobs=(ended,)), "50")).startswith(f"job 50 {words}\n")
+
+
+def test_job_that_slurm_refused_when_it_was_submitted_has_not_ended() -> None:
+    """Regression: it "has ended (FAILED, signal 1)", although it never had a node: Slurm writes 1 as its exit code."""
+    refused = job(50, states=frozenset({"FAILED"}), exit_signal=1, reason="BadConstraints")
+    shown = said(why(sight(a_plan(), jobs=(refused,)), "50"))
+    assert shown.startswith("job 50 never had a node: Slurm refused it (FAILED, BadConstraints)\n")
+    placed = (60.0, JobPlaced(job=50, slots=("h200-2a-1",), submitted_at=NOW - 61))
+    assert "has ended (FAILED" in said(why(sight(a_plan(), placed, jobs=(refused,)), "50"))
