@@ -58,14 +58,13 @@ def acceptances(file: Path) -> "Acceptances | None":
 
     today = datetime.now(UTC).date()
     try:
-        checked, now = inspect(file), inspect(file, today)
+        found = inspect(file, today)
     except GpuclusterError:
         return None
-    ends = [] if checked.spec is None else [one.until for one in checked.spec.accept if one.until]
+    ends = [] if found.spec is None else [one.until for one in found.spec.accept if one.until]
     if not ends:
         return None
-    known = set(checked.problems)
-    ended = tuple(f"{one.id} {one.path}: {one.message}" for one in now.problems if one not in known)
+    ended = tuple(f"{one.id} {one.path}: {one.message}" for one in found.problems if one.ended)
     return Acceptances(file=str(file), count=len(ends), first=min(ends).isoformat(), ended=ended)
 
 

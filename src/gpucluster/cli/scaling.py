@@ -14,21 +14,30 @@ app = typer.Typer(
     help="Show, stop or start launches of a whole cluster. `pool` does it for one pool.",
     no_args_is_help=True,
 )
-ClusterArgument = Annotated[str, typer.Argument(metavar="NAME", help="A sandbox or a stack.")]
+ClusterArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="A sandbox or a stack, if -c does not name it.")
+]
+
+
+def _named(name: str | None, options: HeadOptions) -> HeadOptions:
+    """Return the options with the cluster, which has one name."""
+    if name is not None and options.cluster not in (None, name):
+        raise typer.BadParameter(f"name one cluster, not {name} and {options.cluster}")
+    return replace(options, cluster=name or options.cluster)
 
 
 @app.command()
 @on_head
-def show(cluster: ClusterArgument, *, options: HeadOptions, output: OutputOption = Output.TEXT) -> None:
+def show(name: ClusterArgument = None, *, options: HeadOptions, output: OutputOption = Output.TEXT) -> None:
     """Show whether the daemon may launch, and who said so."""
     with reporting(output):
-        report(reach(replace(options, cluster=cluster)), output, "scaling", "show")
+        report(reach(_named(name, options)), output, "scaling", "show")
 
 
 @app.command()
 @on_head
 def start(
-    cluster: ClusterArgument,
+    name: ClusterArgument = None,
     *,
     because: BecauseOption = "",
     after_killed_down: Annotated[
@@ -42,13 +51,13 @@ def start(
     with reporting(output):
         killed = ("--after-killed-down",) if after_killed_down else ()
         said = (f"--because={because}", f"--by={whoami()}", *killed)
-        report(reach(replace(options, cluster=cluster)), output, "scaling", "start", *said)
+        report(reach(_named(name, options)), output, "scaling", "start", *said)
 
 
 @app.command()
 @on_head
 def stop(
-    cluster: ClusterArgument,
+    name: ClusterArgument = None,
     *,
     because: BecauseOption = "",
     options: HeadOptions,
@@ -57,4 +66,4 @@ def stop(
     """Stop launches. Running nodes and jobs continue."""
     with reporting(output):
         said = (f"--because={because}", f"--by={whoami()}")
-        report(reach(replace(options, cluster=cluster)), output, "scaling", "stop", *said)
+        report(reach(_named(name, options)), output, "scaling", "stop", *said)

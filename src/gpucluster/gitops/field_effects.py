@@ -70,9 +70,8 @@ def lowered(change: SpecChange) -> bool:
 
 
 def _narrowed(change: SpecChange) -> bool:
-    """Return whether a list of what is allowed is new or lacks one of before. Without a list all are allowed."""
-    before, after = ({*re.findall(r"[^\[\], ]+", text or "")} for text in (change.before, change.after))
-    return bool(after) and (not before or not before <= after)
+    """Return whether fewer are allowed. Without a list all are."""
+    return change.narrows
 
 
 def _amount(text: str) -> float | None:

@@ -80,6 +80,7 @@ class SpecChange:
     after: str | None
     update: UpdateClass
     why: str = ""  # the reason, if the class depends on more than the field
+    narrows: bool = False  # it is a list that is new, or that lacks an item of before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,14 @@ def refined(found: Found, *, pods: bool = False, hosts: bool = False, eks: bool 
         after=found.after,
         update=row.update if row else found.update,
         why=row.why if row else "",
+        narrows=_narrows(found),
     )
+
+
+def _narrows(found: Found) -> bool:
+    if not (isinstance(found.new, tuple) and found.new):
+        return False
+    return not found.old or any(one not in found.new for one in found.old)
 
 
 def refused(reason: str) -> str:

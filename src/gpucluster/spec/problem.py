@@ -45,6 +45,7 @@ class Finding:
     at_key: bool = False  # the position is the key's, not the value's
     security: bool = False  # it lets somebody in, or leaves a fault in: its acceptance needs an end
     untrue: Untrue | None = None  # the reasons that cannot be given for its acceptance
+    ended: bool = False  # its acceptance has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class Problem:
     path: str
     message: str
     source: str
+    ended: bool = False  # its acceptance has ended
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.mark.line}:{self.mark.column}"

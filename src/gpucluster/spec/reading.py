@@ -100,7 +100,7 @@ def bytes_of(path: FilePath) -> bytes:
         with path.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
-        step = "name a spec, for example stacks/burst.yaml"
+        step = "name the file of a spec, or write a first one: gpucluster init"
         raise GpuclusterError(f"{path}: cannot be read: {error.strerror}", next_step=step) from error
 
 
@@ -149,6 +149,7 @@ class _Places:
             path=path,
             message=finding.message,
             source=self._shown(mark),
+            ended=finding.ended,
         )
 
     def _shown(self, mark: Mark) -> str:

@@ -53,7 +53,7 @@ def _shown_again(
         if end is not None and end.until < today and one.level is not Level.ERROR:
             because = or_none(lambda index=end.index: entries[index].because) or "no reason"
             words = f"accepted until {end.until}, by accept[{end.index}]: {because}"
-            yield replace(one, message=f"{one.message}; {words}")
+            yield replace(one, message=f"{one.message}; {words}", ended=True)
 
 
 def _about(index: int, entry: Accept, findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -160,6 +160,9 @@ def _over(
                 ),
             ),
         )
+    if job is not None and JobState.FAILED in job.states and not (job.nodes or known.placed_at):
+        words = f"never had a node: Slurm refused it ({', '.join([*sorted(job.states), job.reason])})"
+        return screen(subject, Cause.FINISHED, words, (more,))
     how = f" ({', '.join(sorted(job.states))}{_exit(job)})" if job else ""
     return screen(subject, Cause.FINISHED, f"has ended{how}", (*_journeys(known), more))
 
