@@ -17,6 +17,7 @@ from gpucluster.gitops import (
     preemption,
     requests,
     sentences,
+    sessions,
     steps,
     uids,
 )
@@ -134,7 +135,7 @@ def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterabl
 
 def of_plans(old: SlurmPlan, new: SlurmPlan | None) -> Iterator[Note]:
     """Yield the notes that two plans decide, and no field of its own."""
-    for one in (preemption, job_rights, uids, extra_keys):
+    for one in (preemption, job_rights, uids, extra_keys, sessions):
         yield from one.notes(old, new)
 
 

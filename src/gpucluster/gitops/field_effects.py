@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.gitops.rows import always
-from gpucluster.gitops.steps import CLUSTER
+from gpucluster.gitops.steps import CLUSTER, POWER_DOWN
 from gpucluster.plan import names
 from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
@@ -181,6 +181,20 @@ ROWS = (
         Note(
             running="those that touch their heartbeat file less often than the new time count as hung, and with `requeue` are requeued"
         ),
+        (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"pools\[\]\.capacity\[\]\.id",
+        Note(
+            after=(
+                f"scontrol update nodename=NODES {POWER_DOWN}    # running nodes of the pool: they are launched anew, in the new reservation",
+            )
+        ),
+        (Kind.CHANGED,),
+    ),
+    Row(
+        r"aws\.boundary",
+        Note(queued="those that need a new node wait if the boundary forbids the head to launch it"),
         (Kind.ADDED, Kind.CHANGED),
     ),
     Row(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpucluster.gitops.lost_gres import Lost
 from gpucluster.plan.model import Partition, SlurmPlan
+from gpucluster.plan.model.accounting import NO_LIMITS
 from gpucluster.text import listed
 
 
@@ -49,6 +50,17 @@ def unrecorded(was: Partition, now: Partition, old: SlurmPlan, new: SlurmPlan) -
     if _is_lower(was.max_cpus_per_node, most):
         rule = f"all jobs in {now.name} together get at most {most} CPUs of a node"
         yield f"{rule}: what Slurm does to {_MORE} is not recorded"
+    if now.exclusive and not was.exclusive and _limits_tres(new):
+        yield f"those in {now.name} count with all CPUs and GPUs of their nodes against limits of accounts and QOS"
+
+
+def _limits_tres(plan: SlurmPlan) -> bool:
+    """Whether an account or a QOS has a limit on CPUs or GPUs."""
+    found = plan.slurm.accounting
+    if found is None:
+        return False
+    limits = (one.limits for part in (found.accounts, found.qos) for one in part)
+    return any(one != NO_LIMITS for one in limits) or any(one.gpu_hours_per_month for one in found.qos)
 
 
 def limit(name: str, key: str, plan: SlurmPlan) -> str:

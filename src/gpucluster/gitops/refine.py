@@ -177,6 +177,10 @@ def _changed(found: Found) -> bool:
     return found.kind is Kind.CHANGED
 
 
+def _not_removed(found: Found) -> bool:
+    return found.kind is not Kind.REMOVED
+
+
 SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
 THEN_REPLACED = "; then running nodes are replaced"
 _PARTITION_WAITS = "the head applies the bundle, with all its changes, when it has no jobs"
@@ -223,6 +227,15 @@ _ROWS_OF_EKS = (
 
 # `playbooks/site.yml` mounts at once, and removes no mount
 _ROWS_OF_HOSTS = (
+    *(
+        _Row(
+            f"slurm.node_ssh{key}",
+            _any,
+            UpdateClass.LIVE,
+            "the agent of each host writes PAM's stack of sshd at once",
+        )
+        for key in ("", ".enabled", ".operators")
+    ),
     _Row(
         "name",
         _changed,
@@ -318,6 +331,18 @@ _ROWS = (
         UpdateClass.DRAIN,
         "the user's files keep the old uid until `chown` changes it; in a cloud, head and login "
         "keep the old account, and ignore further changes until `usermod` and `groupmod` set the new uid",
+    ),
+    _Row(
+        "pools[].capacity[].id",
+        _changed,
+        UpdateClass.NEW_NODES,
+        "nodes that run stay in the old reservation until they are launched anew: AWS bills both, also the unused one",
+    ),
+    _Row(
+        "aws.boundary",
+        _not_removed,
+        UpdateClass.LIVE,
+        "from now on the roles of the machines have only those rights that it allows, too: `gpucluster plan NAME --operator-policy boundary` writes one that allows what they need",
     ),
     _Row("login", _added, UpdateClass.LIVE, "machines are added; nothing else changes"),
     _Row("login", _removed, UpdateClass.RESTART, "sessions on login machines are lost; jobs continue"),

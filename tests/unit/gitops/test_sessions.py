@@ -60,13 +60,14 @@ def test_sessions_through_a_rule_for_all_addresses_end_with_it(old: str, new: st
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("", ", node_ssh: false", "stay open; the next one on a node needs no job there"),
-        (", node_ssh: false", "", "stay open; the next one on a node needs a job there"),
+        ("", "  node_ssh: false\n", "stay open; the next one on a node needs no job there"),
+        ("  node_ssh: false\n", "", "stay open; the next one on a node needs a job there"),
     ],
 )
 def test_ssh_to_nodes_of_hosts_changes_at_once(old: str, new: str, said: str) -> None:
     """Regression: "only nodes that are launched later have the change", and nobody launches a host."""
-    was, now = (a_lab_text(('version: "24.11"', f'version: "24.11"{text}')) for text in (old, new))
+    line = '  version: "26.05"\n'
+    was, now = (a_lab_text((line, f"{line}{text}")) for text in (old, new))
     found = a_diff(was, now)
     assert _effects(found).sessions == said
     assert found.worst is UpdateClass.LIVE
@@ -112,3 +113,8 @@ def test_job_that_gets_whole_nodes_counts_with_them() -> None:
     new = changed(RESEARCH, ("tier: 20, qos: debug", "tier: 20, qos: debug, exclusive: true"))
     assert _EXCLUSIVE in _effects(a_diff(RESEARCH, new)).queued
     assert _EXCLUSIVE not in _effects(a_diff(new, RESEARCH)).queued
+
+
+def test_port_of_nodes_closes_at_once_on_aws() -> None:
+    new = changed(RESEARCH, ("  containers: pyxis", "  node_ssh: false\n  containers: pyxis"))
+    assert "the next one on a node is refused" in _effects(a_diff(RESEARCH, new)).sessions
