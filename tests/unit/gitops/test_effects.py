@@ -267,3 +267,23 @@ def test_data_that_is_lost_is_copied_first_and_back_last() -> None:
         "ssh HOST 'cat > home.tar'", "ssh HOST 'cat > scratch.tar'"
     ]  # fmt: skip
     assert [line.partition(" | ")[0] for line in restores(gone)] == ["ssh HOST 'cat scratch.tar'"]
+
+
+@pytest.mark.parametrize(
+    "more", ["  software: {modules: /home/modules}\n", "  node_ssh: {operators: [ops]}\n"]
+)
+def test_edit_of_hosts_waits_for_no_launch(more: str) -> None:
+    """Regression: it reached only nodes that are launched later, and nobody launches a host."""
+    line = '  version: "26.05"\n'
+    found = a_diff(a_lab_text(), a_lab_text((line, f"{line}{more}")))
+    assert found.worst is UpdateClass.LIVE
+    assert "launched later" not in str(found.effects)
+
+
+def test_who_is_told_of_the_budget_stops_no_launch() -> None:
+    """Regression: another address for mails was said to keep nodes from queued jobs."""
+    research = (STACKS / "research.yaml").read_text()
+    new = changed(research, ("notify: [hpc@example.org]", "notify: [ops@example.org]"))
+    assert _effects(research, new).queued == UNAFFECTED.queued
+    less = changed(research, ("monthly: 250000 USD", "monthly: 200000 USD"))
+    assert "while the budget stops launches" in _effects(research, less).queued
