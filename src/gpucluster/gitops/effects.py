@@ -13,6 +13,7 @@ from gpucluster.gitops import (
     boots,
     extra_keys,
     identity,
+    interruptions,
     job_rights,
     preemption,
     requests,
@@ -135,7 +136,7 @@ def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterabl
 
 def of_plans(old: SlurmPlan, new: SlurmPlan | None) -> Iterator[Note]:
     """Yield the notes that two plans decide, and no field of its own."""
-    for one in (preemption, job_rights, uids, extra_keys, sessions):
+    for one in (preemption, interruptions, job_rights, uids, extra_keys, sessions):
         yield from one.notes(old, new)
 
 

@@ -204,7 +204,7 @@ ROWS = (
         ),
     ),
     Row(
-        r"budget(\..*)?",
+        r"budget(\.(monthly|stop_scaling_at))?",
         Note(queued="no node is launched for them while the budget stops launches"),
         (Kind.ADDED, Kind.CHANGED),
     ),

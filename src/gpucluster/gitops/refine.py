@@ -39,13 +39,16 @@ def refined(found: Found, *, pods: bool = False, hosts: bool = False, eks: bool 
         *_ROWS,
     )
     row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
+    update, why = (row.update, row.why) if row else (found.update, "")
+    if hosts and update is UpdateClass.NEW_NODES:
+        update, why = UpdateClass.LIVE, "the playbook applies it on each host: nobody launches one"
     return SpecChange(
         path=found.path,
         kind=found.kind,
         before=found.before,
         after=found.after,
-        update=row.update if row else found.update,
-        why=row.why if row else "",
+        update=update,
+        why=why,
         narrows=_narrows(found),
     )
 
@@ -227,15 +230,6 @@ _ROWS_OF_EKS = (
 
 # `playbooks/site.yml` mounts at once, and removes no mount
 _ROWS_OF_HOSTS = (
-    *(
-        _Row(
-            f"slurm.node_ssh{key}",
-            _any,
-            UpdateClass.LIVE,
-            "the agent of each host writes PAM's stack of sshd at once",
-        )
-        for key in ("", ".enabled", ".operators")
-    ),
     _Row(
         "name",
         _changed,
