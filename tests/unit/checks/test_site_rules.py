@@ -268,7 +268,31 @@ def level(name: str, word: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def number(count: float) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": count}
+
+
+def urgent(*keys: str, value: object) -> Callable[[dict[str, Any]], None]:
+    """The QOS `urgent` with another value at these keys of its JSON."""
+
+    def change(whole: dict[str, Any]) -> None:
+        (found,) = [one for one in whole["qos"] if one["name"] == "urgent"]
+        for key in keys[:-1]:
+            found = found[key]
+        found[keys[-1]] = value
+
+    return change
+
+
+def coordinator(whole: dict[str, Any]) -> None:
+    """Slurm lists the coordinators of an account for its children, too."""
+    for account, direct in (("science", True), ("research", False)):
+        (found,) = [one for one in whole["accounts"] if one["name"] == account]
+        found["coordinators"] = [{"name": "vision", "direct": direct}]
+
+
 VISION = "modify user where account=research name=vision cluster=lab set"
+URGENT = "modify qos where name=urgent set"
 
 
 @pytest.mark.parametrize(
@@ -286,6 +310,24 @@ VISION = "modify user where account=research name=vision cluster=lab set"
         ("acct.tree", in_partition, WARN, "not in the plan: user vision of account research in partition gpu", "account=research name=vision partition=gpu cluster=lab set GrpSubmitJobs=0"),
         ("acct.tree", limit_in_partition, FAIL, "user research/vision/gpu has MaxJobs 5", "account=research name=vision partition=gpu cluster=lab set MaxJobs=-1"),
         ("acct.tree", strange_name, FAIL, "user research/A b has MaxJobs 5", "sacctmgr show assoc cluster=lab tree"),
+        ("acct.tree", coordinator, FAIL, "user vision is a coordinator of account science, which no plan sets", "sacctmgr --immediate delete coordinator account=science names=vision"),
+        ("acct.tree", lambda w: place(w, "research")["max"]["jobs"]["per"].update(submitted=number(5)), FAIL, "account research has GrpSubmitJobs 5", "where name=research cluster=lab set GrpSubmitJobs=-1"),
+        ("acct.tree", lambda w: place(w, "research")["max"]["jobs"]["per"].update(accruing=number(2)), FAIL, "account research has GrpJobsAccrue 2", "set GrpJobsAccrue=-1"),
+        ("acct.tree", lambda w: place(w, "research", "vision")["max"]["jobs"].update(accruing=number(2)), FAIL, "user research/vision has MaxJobsAccrue 2", f"{VISION} MaxJobsAccrue=-1"),
+        ("acct.tree", lambda w: place(w, "research", "vision")["min"].update(priority_threshold=number(9)), FAIL, "user research/vision has MinPrioThreshold 9", f"{VISION} MinPrioThreshold=-1"),
+        ("acct.tree", lambda w: place(w, "research").update(priority=number(9)), FAIL, "account research has Priority 9", "set Priority=-1"),
+        ("acct.tree", lambda w: place(w, "science").update(flags=["UsersAreCoords"]), FAIL, "account science has Flags UsersAreCoords", "where name=science cluster=lab set Flags-=UsersAreCoords"),
+        ("acct.qos", urgent("limits", "grace_time", value=600), FAIL, "qos urgent has GraceTime 600", f"{URGENT} GraceTime=0"),
+        ("acct.qos", urgent("usage_factor", value=number(0.0)), FAIL, "qos urgent has UsageFactor 0, which no plan sets", f"{URGENT} UsageFactor=1"),
+        ("acct.qos", urgent("usage_factor", value=number(0.5)), FAIL, "qos urgent has UsageFactor 0.5", f"{URGENT} UsageFactor=1"),
+        ("acct.qos", urgent("usage_threshold", value=number(0.2)), FAIL, "qos urgent has UsageThreshold 0.2", f"{URGENT} UsageThreshold=-1"),
+        ("acct.qos", urgent("limits", "factor", value=number(2.0)), FAIL, "qos urgent has LimitFactor 2", f"{URGENT} LimitFactor=-1"),
+        ("acct.qos", urgent("limits", "min", "priority_threshold", value=number(9)), FAIL, "qos urgent has MinPrioThreshold 9", f"{URGENT} MinPrioThreshold=-1"),
+        ("acct.qos", urgent("limits", "max", "accruing", "per", "user", value=number(1)), FAIL, "qos urgent has MaxJobsAccruePU 1", f"{URGENT} MaxJobsAccruePU=-1"),
+        ("acct.qos", urgent("limits", "max", "tres", "minutes", "per", "user", value=tres("cpu", "", 5)), FAIL, "qos urgent has MaxTRESRunMinsPU cpu=5", f"{URGENT} MaxTRESRunMinsPU=cpu=-1"),
+        ("acct.qos", urgent("preempt", "mode", value=["REQUEUE"]), FAIL, "qos urgent has PreemptMode REQUEUE", f"{URGENT} PreemptMode=cluster"),
+        ("acct.qos", urgent("preempt", "exempt_time", value=number(60)), FAIL, "qos urgent has PreemptExemptTime 60", f"{URGENT} PreemptExemptTime=-1"),
+        ("acct.qos", urgent("flags", value=["DENY_LIMIT"]), FAIL, "qos urgent has Flags DENY_LIMIT", f"{URGENT} Flags=-1"),
         ("acct.qos", nodes_of_qos, FAIL, "qos urgent has GrpTRES node=1", "modify qos where name=urgent set GrpTRES=node=-1"),
         ("acct.qos", marked_by_another, FAIL, "the QOS urgent belongs to the cluster other", "show cluster name=other format=cluster | grep -q . || { sacctmgr --immediate modify qos where name=urgent set priority=1000"),
     ],
