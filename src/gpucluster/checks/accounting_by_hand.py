@@ -30,7 +30,7 @@ def limit(cluster: str) -> Callable[[OtherLimit], ByHand]:
 
     def worded(row: OtherLimit) -> ByHand:
         names = [f"{word.partition('=')[0]}=-1" for word in row.value.split(",") if "=" in word]
-        value = f"{row.limit}={','.join(names) or '-1'}"
+        value = row.undo or f"{row.limit}={','.join(names) or '-1'}"
         words = f"{row.kind} {short(row.name, 60)} has {row.limit} {short(row.value, 40)}, which no plan sets"
         return ByHand(words=words, command=_modify(row.kind, row.name.split("/"), cluster, value))
 
@@ -61,7 +61,11 @@ def _unless(other: str, commands: list[str]) -> str:
 
 
 def privileges(wished: Records, found: Records, cluster: str) -> Iterator[ByHand]:
-    """What users of the plan have more than their account gives them."""
+    """What users have more than the plan gives them. A coordinator admits users to the account and sets their limits."""
+    for account, user in found.coordinators:
+        if account in wished.accounts:
+            words = f"user {short(user, 40)} is a coordinator of account {account}, which no plan sets"
+            yield ByHand(words=words, command=_without_coordinator(account, user))
     for key, one in found.members.items():
         account = found.accounts.get(one.account)
         if key not in wished.members or account is None:
@@ -117,6 +121,14 @@ def _without_level(user: str) -> str:
         return "sacctmgr show user format=user,adminlevel"
     return shlex.join(
         ("sacctmgr", "--immediate", "modify", "user", "where", f"name={user}", "set", "adminlevel=None")
+    )
+
+
+def _without_coordinator(account: str, user: str) -> str:
+    if not _SAFE.fullmatch(user):
+        return "sacctmgr show account withcoordinators format=account,coordinators"
+    return shlex.join(
+        ("sacctmgr", "--immediate", "delete", "coordinator", f"account={account}", f"names={user}")
     )
 
 

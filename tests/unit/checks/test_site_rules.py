@@ -316,7 +316,7 @@ URGENT = "modify qos where name=urgent set"
         ("acct.tree", lambda w: place(w, "research", "vision")["max"]["jobs"].update(accruing=number(2)), FAIL, "user research/vision has MaxJobsAccrue 2", f"{VISION} MaxJobsAccrue=-1"),
         ("acct.tree", lambda w: place(w, "research", "vision")["min"].update(priority_threshold=number(9)), FAIL, "user research/vision has MinPrioThreshold 9", f"{VISION} MinPrioThreshold=-1"),
         ("acct.tree", lambda w: place(w, "research").update(priority=number(9)), FAIL, "account research has Priority 9", "set Priority=-1"),
-        ("acct.tree", lambda w: place(w, "science").update(flags=["UsersAreCoords"]), FAIL, "account science has Flags UsersAreCoords", "where name=science cluster=lab set Flags-=UsersAreCoords"),
+        ("acct.tree", lambda w: place(w, "science").update(flags=["UsersAreCoords"]), FAIL, "account science has Flags UsersAreCoords", "where name=science cluster=lab set Flags=NoUsersAreCoords"),
         ("acct.qos", urgent("limits", "grace_time", value=600), FAIL, "qos urgent has GraceTime 600", f"{URGENT} GraceTime=0"),
         ("acct.qos", urgent("usage_factor", value=number(0.0)), FAIL, "qos urgent has UsageFactor 0, which no plan sets", f"{URGENT} UsageFactor=1"),
         ("acct.qos", urgent("usage_factor", value=number(0.5)), FAIL, "qos urgent has UsageFactor 0.5", f"{URGENT} UsageFactor=1"),

@@ -67,20 +67,24 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLimit:
-    """A limit that gpucluster never sets. `kind`: qos, account or user; `name`: `ACCOUNT/USER/PARTITION` of a place."""
+    """A limit or another setting that gpucluster never sets. `kind`: qos, account or user; `name`: `ACCOUNT/USER/PARTITION` of a place.
+
+    `undo`: the word of sacctmgr that sets it as it is in a new record; empty: -1 clears it.
+    """
 
     kind: str
     name: str
     limit: str
     value: str
+    undo: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """All of a cluster, by name. `default_accounts`: the default account of each user.
 
-    `in_partitions`: places for one partition. `admins`: the level of users who have one. `other_limits` are of TRES that
-    gpucluster does not limit, of places for one partition, and of the root account.
+    `in_partitions`: places for one partition. `admins`: the level of users who have one. `coordinators`: account and user.
+    `other_limits` are what gpucluster does not set.
     """
 
     qos: Mapping[str, QosRecord] = field(default_factory=dict[str, QosRecord])
@@ -89,6 +93,7 @@ class Records:
     default_accounts: Mapping[str, str] = field(default_factory=dict[str, str])
     in_partitions: tuple[Member, ...] = ()
     admins: Mapping[str, str] = field(default_factory=dict[str, str])
+    coordinators: tuple[tuple[str, str], ...] = ()
     other_limits: tuple[OtherLimit, ...] = ()
 
 
