@@ -54,6 +54,10 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | a process of a user without a job, the folder of an ended job | node.strays of the node | sandbox, SSM |
 | the file of ended jobs removed | acct.log | sandbox, SSM |
 | a reservation in gpucluster's name | ctl.resv | sandbox, SSM |
+| a second user with uid 0, a rule of sudo by hand | users.root of the machine | sandbox, SSM |
+| a script named sbatch before Slurm's in the path | path.slurm of the node | sandbox, SSM |
+| an export that no plan has | fs.exports of the head | sandbox, SSM |
+| a setuid shell, which tier 1 looks for | files.setuid of the node | sandbox |
 | a hook changed, a Prolog, a drop-in or logrotate's file missing or changed, a drop-in by hand, a folder of the environment that all may write | files.ours of the machine | sandbox, SSM |
 """
 
@@ -146,12 +150,29 @@ class Fault:
 
 
 REPLACED = "the machine is replaced"
+ADDED = (
+    Fault("a second user has the uid of root", "users.root[head]", "sed -i '/^toor:/d' /etc/passwd", "head", "echo 'toor:x:0:0::/root:/bin/bash' >>/etc/passwd", found="user toor has the uid 0"),
+    Fault(
+        "a rule of sudo is written by hand", "users.root[NODE]", "rm /etc/sudoers.d/helper", "NODE",
+        "mkdir -p /etc/sudoers.d; echo 'researcher ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/helper", found="/etc/sudoers.d/helper is of no package",
+    ),
+    Fault(
+        "a script is before Slurm's sbatch in the path", "path.slurm[NODE]", "rm /usr/local/bin/sbatch", "NODE",
+        r"""printf '#!/bin/sh\nexec /usr/bin/sbatch "$@"\n' >/usr/local/bin/sbatch; chmod 755 /usr/local/bin/sbatch""", found="is /usr/local/bin/sbatch, before",
+    ),
+    Fault(
+        "a folder is exported by hand", "fs.exports[head]", "exportfs -u '*:/etc'", "head",
+        r"mkdir -p /var/lib/nfs; printf '/etc\t*(rw,sync,no_root_squash)\n' >/var/lib/nfs/etab",
+        undo="rm /var/lib/nfs/etab", because="a rehearsal on AWS has no NFS server", found="/etc is exported to *, which no plan exports",
+    ),
+)  # fmt: skip
 PACKAGED = (
     "f=$(ls /opt/gpucluster/venv/lib/python3*/site-packages/gpucluster/agent/units/opt/gpucluster/bin/prolog)"
 )
 
 
 FAULTS = (  # those of one row are in place at one time
+    ADDED,
     (
         Fault("munge is stopped on a node", "svc.active[NODE]", "systemctl restart", "NODE", "systemctl stop munge", found="munge inactive"),
         Fault(
@@ -466,6 +487,19 @@ def test_instance_that_ended_while_the_daemon_hung_is_found_in_the_journal_and_i
     shared_cluster.exec("head", "scancel", str(job), check=False)  # it may have ended with its node
     shared_cluster.wait("all checks pass again", lambda: is_healthy(shared_cluster))
     assert results["cloud.journal[cloud]"]["found"] == f"{node} ({instance}) is terminated"
+
+
+def test_setuid_shell_is_found_and_its_remedy_ends_it(shared_cluster, nodes_in_use):
+    """Programs of packages with setuid are on every machine: sudo, su, mount."""
+    shell, ident = "/usr/local/bin/helper", f"files.setuid[{nodes_in_use[0]}]"
+    only = ("--only", ident)
+    validated(shared_cluster, *only, code=0)
+    shared_cluster.exec(nodes_in_use[0], "sh", "-ec", f"cp /bin/bash {shell}; chmod 4755 {shell}")
+    found = validated(shared_cluster, *only, code=1)[ident]
+    assert found["found"] == f"{shell} has setuid"
+    run_remedy(shared_cluster, found["remedy"])
+    validated(shared_cluster, *only, code=0)
+    shared_cluster.exec(nodes_in_use[0], "rm", shell)
 
 
 def test_refused_bundle_is_found(shared_cluster, nodes_in_use):

@@ -11,8 +11,8 @@ from gpucluster.validate.expectation import EVERY_CHECK
 TESTS = Path(__file__).parents[2]
 FILES = {  # file -> checks whose faults it makes
     "sandbox/test_validate.py": """acct.log auth.rt auth.secret cfg.bundle cfg.same clock.sync cloud.journal cloud.orphans ctl.conf ctl.ping ctl.resv
-        disk elastic.ping elastic.scales files.modes files.ours fs.mount gpu.count hook.run imds.guard job.gres job.limits job.tmp net.names node.health
-        node.limits node.strays nodes.hw nodes.state part.up slurmd.ping svc.active svc.agent topo.place""",
+        disk elastic.ping elastic.scales files.modes files.ours files.setuid fs.exports fs.mount gpu.count hook.run imds.guard job.gres job.limits job.tmp net.names node.health
+        node.limits node.strays nodes.hw nodes.state part.up path.slurm slurmd.ping svc.active svc.agent topo.place users.root""",
     "sandbox/test_research.py": """acct.db acct.qos acct.tree cloud.machines job.home sshd.conf users.acct users.home users.keys""",
     "slurm/test_containers.py": "ctr.run",
     "sandbox/test_desk.py": "login.user",

@@ -256,6 +256,7 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
     assert here.keys() == {
         "svc.active", "svc.agent", "auth.rt", "clock.sync", "cfg.same", "cfg.bundle", "files.modes", "login.slurm", "login.user", "sshd.conf",
         "users.acct", "users.keys", "imds.guard", "fs.mount", "disk", "net.names", "net.ports", "net.resolve", "files.ours",
+        "users.root", "fs.exports", "path.slurm", "files.setuid",
     }  # fmt: skip
     assert {"sackd.service", "ssh.service"} < set(here["svc.active"].units)
     assert here["cfg.same"].sha256.keys() == {
@@ -313,3 +314,17 @@ def test_every_check_comes_after_those_that_it_needs_and_its_causes_at_its_targe
             before = f"{need.partition(':')[0]}[{one.target}]"
             if before in order:
                 assert order.index(before) < order.index(one.id), (before, one.id)
+
+
+def test_additions_are_judged_where_the_image_is_ours() -> None:
+    """An existing host has the site's own programs, exports and rules of sudo."""
+    plan = on_aws(resolve_file(STACKS / "research.yaml").plan)
+    by_id = {e.id: e.want for e in expectations(plan)}
+    scripted = {pool.name for pool in plan.pools if pool.on_boot}
+    assert scripted == {"h200"}
+    for check in ("users.root", "files.setuid", "path.slurm", "fs.exports"):
+        assert by_id[f"{check}[h200/1]"].scripts
+        assert not by_id[f"{check}[head]"].scripts
+    found = {e.check for e in expectations(builders.a_lab_plan())}
+    assert "users.root" in found
+    assert not found & {"files.setuid", "path.slurm", "fs.exports"}
