@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpucluster.checks import command_path
 from gpucluster.checks.mounts import MountWant
 from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.inspect.overview import Overview
@@ -249,6 +250,9 @@ LIMITS = (
 SCALES = codec.dumps(
     Overview(cluster="burst", applied="1" * 64, published=Published(bundle="1" * 64, ready=True))
 )
+COMMANDS = "".join(
+    f"gpucluster-validate at {one} file packaged /usr/bin/{one} \n" for one in command_path.COMMANDS
+)
 GUARD = "table inet gpucluster {\n\tchain output {\n\t}\n}\n"
 SHM = "1K-blocks\n 12342040\n"
 MEMORY = "MemTotal:       24684084 kB\nMemFree:         1000000 kB\n"
@@ -291,6 +295,10 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"(?s)/dev/tcp/.* bash (.*)$", StandingCluster.ports),
     (r"getent ahostsv4", StandingCluster.resolved),
     (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
+    (r"cat /var/lib/nfs/etab", lambda _c, _m, _f: "--\n"),
+    (r"/etc/sudoers", lambda _c, _m, _f: "root root\nsudo packaged /etc/sudoers\n--\n"),
+    (r"type -aP", lambda _c, _m, _f: f"{COMMANDS}gpucluster-validate end\n"),
+    (r"security\.capability", lambda _c, _m, _f: '{"ended": true, "looked": 9, "files": {}}'),
     (
         r"(?s)df --output=pcent,ipcent,file .* sh (/.*)$",
         lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split()),

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
+from gpucluster.checks.tables.added import ADDED
 from gpucluster.checks.tables.cloud import CLOUD
 from gpucluster.checks.tables.jobs import JOBS
 from gpucluster.checks.tables.machines import MACHINES
 from gpucluster.checks.tables.slurm import SLURM
 
-CHECKS: Mapping[str, Check[Any, Any]] = {check.id: check for check in (*MACHINES, *SLURM, *JOBS, *CLOUD)}
+CHECKS: Mapping[str, Check[Any, Any]] = {
+    check.id: check for check in (*MACHINES, *ADDED, *SLURM, *JOBS, *CLOUD)
+}

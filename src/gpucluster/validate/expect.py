@@ -49,6 +49,7 @@ from gpucluster.plan.model import (
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.validate import (
+    added_expectations,
     cloud_expectations,
     file_expectations,
     login_expectations,
@@ -270,16 +271,20 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
         answers = tuple(check.id for check, _ in node_health.wanted(found))
         yield expect("node.health", target, health_program.Program(path=names.HEALTH_CHECK, checks=answers))
     yield from _users(plan, target, pool)
-    yield from _any_machine(plan, target, NODE_SPOOL)
+    yield from _any_machine(plan, target, NODE_SPOOL, pool=pool)
 
 
-def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False) -> Iterator[Expectation]:
+def _any_machine(
+    plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False, pool: Pool | None = None
+) -> Iterator[Expectation]:
     if plan.aws is not None:
         users = guard_rules.HEAD_USERS if on_head else guard_rules.NODE_USERS
         yield expect("svc.agent", target, agent_process.AgentProcess())
         yield expect("imds.guard", target, guard.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
+    for check, want in added_expectations.of_machine(plan, target, pool):
+        yield expect(check, target, want)
     yield expect("net.resolve", target, running_expectations.names_resolved(plan))
     yield expect("net.names", target, running_expectations.addresses(plan))
     wanted = [*ALWAYS, *mount_wants.wanted(plan, on_head=on_head)]
