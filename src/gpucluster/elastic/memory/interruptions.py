@@ -1,5 +1,6 @@
 """Folds of interruptions and of stalled jobs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gpucluster.elastic.events import (
@@ -14,7 +15,7 @@ from gpucluster.elastic.events import (
     JobsSignalled,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Incarnation, Interruption, StalledJob
+from gpucluster.elastic.memory.values import Incarnation, Interruption, Placement, StalledJob
 
 STORM_S = 600.0  # longer than the storm time of any plan: older times are dropped
 FAULTS = 128  # remembered faults of one instance; normally there are far fewer
@@ -45,13 +46,13 @@ def _signalled(draft: Draft, at: float, event: JobsSignalled) -> None:
     if _is_broken(draft, event.instance):
         for job in event.jobs:
             draft.breaks[str(job)] = draft.breaks.get(str(job), 0) + 1
-    _mark(draft, event.jobs, signalled=True, signalled_at=at)
+    _mark(draft, event.jobs, lambda run: replace(run, signalled=True, signalled_at=at))
 
 
 @folds(JobsRequeued)
 def _jobs_requeued(draft: Draft, at: float, event: JobsRequeued) -> None:
     _done(draft, event.instance, at, sent_back=event.jobs)
-    _mark(draft, event.jobs, sent_back=True)
+    _mark(draft, event.jobs, lambda run: replace(run, sent_back=True))
 
 
 @folds(InterruptionOver)
@@ -100,11 +101,11 @@ def _is_broken(draft: Draft, instance: str) -> bool:
     )
 
 
-def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool | float) -> None:
+def _mark(draft: Draft, jobs: tuple[int, ...], done: Callable[[Placement], Placement]) -> None:
     """Record it with the job's run, which may outlive the instance."""
     for job in jobs:
         if (placement := draft.jobs.get(str(job))) is not None:
-            draft.jobs[str(job)] = replace(placement, **done)  # type: ignore[arg-type]
+            draft.jobs[str(job)] = done(placement)
 
 
 def _count(draft: Draft, incarnation: Incarnation, at: float) -> None:
