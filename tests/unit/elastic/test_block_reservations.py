@@ -238,3 +238,19 @@ def test_block_is_usable_until_its_warning_less_the_termination_lead() -> None:
     moment = on_the_block(5 * H)
     assert moment.world
     assert until(moment.world, "cr-1") == NOW + 5 * H - 2400 - LEAD
+
+
+def test_reservation_of_an_extended_block_is_made_anew() -> None:
+    """It has begun, and Slurm moves it no more: all slots stayed closed until the old end, and a job could meet the new one."""
+    begun = replace(at_the_end(2400.0), starts_at=NOW - 60)
+    moment = seeing(sight(a_block_plan()), block(-H, 2400.0 + 24 * H), begun)
+    assert (found(moment), closed(moment)) == ([], ["gpucluster-cr-1"])
+    assert found(seeing(moment, block(-H, 2400.0 + 24 * H))) == [at_the_end(2400.0 + 24 * H)]
+
+
+def test_reservation_that_has_begun_gets_the_new_end_of_a_block_near_its_end() -> None:
+    begun = replace(at_the_end(2000.0), starts_at=NOW - 460)
+    moment = seeing(sight(a_block_plan()), block(-H, 2300.0), begun)
+    assert (found(moment), closed(moment)) == ([], ["gpucluster-cr-1"])
+    (anew,) = found(seeing(moment, block(-H, 2300.0)))
+    assert (anew.starts_at, anew.ends_at) == (NOW, NOW + 2300.0)

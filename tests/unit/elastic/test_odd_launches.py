@@ -8,6 +8,9 @@ from support.cluster_states import NOW, WAKING, ask, instance, job, node, report
 
 from gpucluster.cloud.port import InstanceState
 from gpucluster.elastic.events import (
+    BootFailed,
+    Entry,
+    InstanceGone,
     InstanceRunning,
     JobPlaced,
     LaunchDeferred,
@@ -16,9 +19,12 @@ from gpucluster.elastic.events import (
     LaunchRequested,
     NodeNeeded,
     NodeRegistered,
+    OrderGiven,
+    Verb,
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
 from gpucluster.elastic.inspect.why import Cause, Part, why
+from gpucluster.elastic.memory import fold
 from gpucluster.elastic.model import (
     Action,
     CloudView,
@@ -107,3 +113,74 @@ def test_stop_of_all_launches_while_a_call_waits_to_be_repeated(throttled: bool)
     assert screen.cause is Cause.HALTED
     assert STOPPED in screen.headline
     assert not [words for words in promised(shown, "41") if "within seconds" in words]
+
+
+def unheard(ago: float, *, tries: int = 1) -> ClusterSnapshot:
+    """A job whose only instance has been launched for the time `tries`, and whose agent has never reported."""
+    earlier = [
+        entry
+        for n in range(1, tries)
+        for entry in (
+            (ago, LaunchRequested(request=ask(n, A1))),
+            (ago, LaunchDone(request=f"r{n}", instances=(f"i-old{n}",))),
+            (ago, BootFailed(slot=A1, instance=f"i-old{n}", words="no report")),
+            (ago, InstanceGone(slot=A1, instance=f"i-old{n}")),
+        )
+    ]
+    return sight(
+        PLAN,
+        (ago, NodeNeeded(slot=A1, incarnation=1, jobs=(41,))),
+        (ago, JobPlaced(job=41, slots=(A1,), submitted_at=NOW - ago)),
+        *earlier,
+        (ago, LaunchRequested(request=ask(tries, A1))),
+        (ago, LaunchDone(request=f"r{tries}", instances=("i-0",))),
+        (ago - 10, InstanceRunning(slot=A1, instance="i-0")),
+        nodes=[node(A1, WAKING)],
+        jobs=[job(41, A1, starts=True)],
+        instances=[instance(0, ago)],
+    )
+
+
+def due(shown: ClusterSnapshot, subject: str) -> list[tuple[float | None, str]]:
+    return [(line.at, line.words) for line in why(shown, subject).lines if line.part is Part.NEXT]
+
+
+def test_machine_whose_agent_never_reports_is_promised_the_end_that_it_gets() -> None:
+    """It is replaced after a third of the boot's time. `why` named the end of the whole time, and that the node is set DOWN."""
+    shown = unheard(60.0)
+    ends = NOW - 60.0 + POOL.report_s
+    words = "if its agent has not reported by then, its boot has failed, and its instance is replaced"
+    assert (ends, words) in due(shown, A1)
+    assert (ends, f"the instance of {A1} is replaced if its agent has not reported by then") in due(
+        shown, "41"
+    )
+    late = replace(shown, now=ends)
+    assert [a.instances for a in would_do(late) if isinstance(a, Terminate)] == [("i-0",)]
+    assert not [a for a in would_do(replace(shown, now=ends - 1)) if isinstance(a, Terminate)]
+
+
+def test_last_machine_of_a_power_up_whose_agent_never_reports_sets_the_node_down() -> None:
+    shown = unheard(60.0, tries=3)
+    ends = NOW - 60.0 + POOL.report_s
+    words = "if its agent has not reported by then, its boot has failed, and the daemon sets it DOWN"
+    assert (ends, words) in due(shown, A1)
+    then = f"{A1} is set DOWN if its agent has not reported by then, and the job is queued again"
+    assert (ends, then) in due(shown, "41")
+
+
+def test_kept_machine_whose_agent_never_reports_is_not_promised_to_be_replaced() -> None:
+    keep = Entry(at=NOW - 50, event=OrderGiven(verb=Verb.NODE_KEEP, target=A1, by="ann", until=NOW + 9000))
+    shown = unheard(60.0)
+    shown = replace(shown, memory=fold(shown.memory, (keep,)))
+    assert any("the daemon sets it DOWN" in words for _, words in due(shown, A1))
+    late = replace(shown, now=NOW - 60.0 + POOL.report_s)
+    actions = would_do(late)
+    assert [a.slots for a in actions if isinstance(a, MarkDown)] == [(A1,)]
+    assert not [a for a in actions if isinstance(a, Terminate)]
+
+
+def test_machine_of_a_paused_pool_whose_agent_never_reports_gets_no_successor() -> None:
+    pause = Entry(at=NOW - 50, event=OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="ann"))
+    shown = unheard(60.0)
+    shown = replace(shown, memory=fold(shown.memory, (pause,)))
+    assert any(words.endswith("its instance is terminated") for _, words in due(shown, A1))

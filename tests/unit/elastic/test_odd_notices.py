@@ -7,12 +7,18 @@ import pytest
 from support.scenes import (
     A1,
     A2,
+    A3,
+    B1,
+    BUSY,
     DRAINED,
     EMPTY,
     IDLE,
+    MACHINE,
     NOW,
     OURS,
+    PLAN,
     TERMINATION,
+    ZONE,
     Scene,
     events,
     kinds,
@@ -20,11 +26,12 @@ from support.scenes import (
     spot,
 )
 
+from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.events import Interrupted, InterruptionOver, OrderGiven, Verb
 from gpucluster.elastic.inspect.why import Cause, Part
-from gpucluster.elastic.model import MarkDown, PowerDown, PowerUp, Requeue, Signal, Undrain
+from gpucluster.elastic.model import LaunchGang, MarkDown, PowerDown, PowerUp, Requeue, Signal, Undrain
 from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import Market, SlurmOnAws
 
 HOUR, DAY = 3600.0, 86_400.0
 SIGNALLED = "its batch script was signalled"
@@ -211,3 +218,121 @@ def test_node_that_waits_for_a_requeued_job_has_no_power_down_in_the_past() -> N
     assert [line.at for line in due] == [None]
     s.now = NOW + 60 + 91
     assert kinds(s.step(), PowerDown), "the job no longer waits, and the node is idle"
+
+
+# --- the capacity of a replacement ----------------------------------------------------------------------------------
+def with_most(most: int) -> SlurmOnAws:
+    return replace(PLAN, pools=(replace(PLAN.pools[0], max=most),))
+
+
+def powered_up(scene: Scene) -> list[str]:
+    return [slot for a in scene.step() if isinstance(a, PowerUp) for slot in a.slots]
+
+
+@pytest.mark.parametrize(("most", "expected"), [(2, 0), (3, 1), (4, 2)])
+def test_replacements_in_two_zones_share_the_headroom_of_their_pool(most: int, expected: int) -> None:
+    """Each zone took all of it: the second slot was powered up, found no room, and was set DOWN."""
+    s = Scene(A1, B1, plan=with_most(most))
+    s.job(7, A1)
+    s.job(8, B1)
+    s.report(A1, spot())
+    s.report(B1, spot())
+    assert len(powered_up(s)) == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(3, 0), (4, 1)])
+def test_replacement_leaves_the_headroom_that_a_launch_of_this_pass_takes(most: int, expected: int) -> None:
+    s = Scene(A1, A2, plan=with_most(most))
+    s.job(7, A1)
+    s.job(8, A2)
+    s.job(9, A3, states=frozenset({"RUNNING", "CONFIGURING"}))
+    s.node(A3, "ALLOCATED CLOUD POWERING_UP")
+    s.report(A1, spot())
+    actions = s.step()
+    assert [a.request.slots for a in kinds(actions, LaunchGang)] == [(A3,)]  # type: ignore[union-attr]
+    assert sum(len(a.slots) for a in kinds(actions, PowerUp)) == expected  # type: ignore[union-attr]
+
+
+# --- a stop of launches ---------------------------------------------------------------------------------------------
+def test_job_of_a_stopped_pool_is_not_promised_other_nodes() -> None:
+    """Nothing is launched for it: it waits until the pool is resumed."""
+    s = Scene(A1)
+    s.job(7, A1)
+    s.note(OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="ann"))
+    s.report(A1, spot())
+    assert not kinds(s.step(), PowerUp)
+    said = list(told(s, "7", Part.NEXT))
+    assert "it is requeued, and nothing is launched for it: paused by ann" in said
+    assert not any("other nodes" in words for words in said)
+
+
+# --- a capacity block that gets more time ---------------------------------------------------------------------------
+BLOCK_ENDS = NOW + 2400.0
+
+
+def on_a_block() -> Scene:
+    """A job on an instance of a block whose end was announced."""
+    pool = PLAN.pools[0]
+    source = replace(pool.sources[0], market=Market.CAPACITY_BLOCK, reservation="cr-1", zones=("us-east-2a",))
+    s = Scene(
+        A1,
+        market=Market.CAPACITY_BLOCK,
+        plan=replace(PLAN, pools=(replace(pool, sources=(source, *pool.sources[1:])),)),
+    )
+    s.job(7, A1)
+    ends(s, BLOCK_ENDS)
+    assert kinds(s.step(), Signal)
+    reason = s.memory.incarnations[A1].interruption
+    assert reason is not None
+    s.node(A1, DRAINED, f"gpucluster: [evacuation] {reason.words}")
+    return s
+
+
+def ends(s: Scene, at: float) -> None:
+    s.reservations["cr-1"] = Reservation(
+        id="cr-1",
+        state="active",
+        machine=MACHINE,
+        zone=ZONE,
+        total=4,
+        free=3,
+        starts_at=NOW - DAY,
+        ends_at=at,
+    )
+
+
+def test_block_that_is_extended_keeps_its_jobs() -> None:
+    """The daemon ended the instance, and requeued its job, at the old end of the block."""
+    s = on_a_block()
+    s.now += 60
+    ends(s, BLOCK_ENDS + DAY)
+    s.report(A1)
+    actions = s.step()
+    assert events(actions, InterruptionOver)
+    assert [a.slots for a in kinds(s.step(), Undrain)] == [(A1,)]  # type: ignore[union-attr]
+    s.node(A1, BUSY)
+    for s.now in (NOW + 600, BLOCK_ENDS, BLOCK_ENDS + HOUR):
+        s.report(A1)
+        assert not kinds(s.step(), Requeue, MarkDown, PowerDown)
+    s.now = BLOCK_ENDS + DAY - 2400
+    assert events(s.step(), Interrupted)
+
+
+def test_block_that_gets_some_minutes_more_ends_by_its_new_end() -> None:
+    s = on_a_block()
+    s.now += 300
+    ends(s, BLOCK_ENDS + 240)
+    assert events(s.step(), Interrupted)
+    interruption = s.memory.incarnations[A1].interruption
+    assert interruption is not None
+    assert interruption.ends_at == BLOCK_ENDS + 240 - 1800
+    s.now = NOW + 600
+    assert not kinds(s.step(), Requeue, MarkDown)
+    s.now = NOW + 840 - TERMINATION.lead_s
+    assert kinds(s.step(), Requeue)
+
+
+def test_block_that_ec2_does_not_list_for_a_moment_still_ends() -> None:
+    s = on_a_block()
+    s.reservations.clear()
+    assert not events(s.step(), InterruptionOver)
