@@ -29,7 +29,9 @@ def reservations(world: World) -> Iterator[Action]:
         return
     want = {w.name: w for name in blocks for w in _wanted(world, name, blocks[name], have)}
     for name, reservation in sorted(want.items()):
-        if _differs(have.get(name), reservation, world.now):
+        if _is_outdated(have.get(name), reservation, world.now):
+            yield DeleteReservation(name=name, reason="the capacity block has other times now")
+        elif _differs(have.get(name), reservation, world.now):
             yield SetReservation(reservation=reservation, reason="the capacity block is not for jobs then")
     unknown = tuple(_name(name) for name in blocks if name not in world.reservations)
     for name in sorted(have.keys() - want.keys()):
@@ -116,6 +118,13 @@ def _living_on(world: World, users: _Users) -> tuple[str, ...]:
         and (place := world.slots.get(slot)) is not None
         and (place.pool.name, incarnation.source) in used
     )
+
+
+def _is_outdated(have: SlurmReservation | None, want: SlurmReservation, now: float) -> bool:
+    """Return whether it has begun, and is for other times of the block. The next pass creates it anew."""
+    if have is None or have.starts_at > now:
+        return False
+    return want.starts_at > now + NEAR_S or abs(have.ends_at - want.ends_at) > NEAR_S
 
 
 def _differs(have: SlurmReservation | None, want: SlurmReservation, now: float) -> bool:

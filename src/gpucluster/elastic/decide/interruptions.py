@@ -49,6 +49,7 @@ DESCRIPTIONS = {
     InterruptionKind.BLOCK_END: "its capacity block ends",
 }
 COUNTED: Mapping[int, int] = {94: 3}  # the instance is replaced after so many contained memory errors in 24 h
+_MOVED = (InterruptionKind.MAINTENANCE, InterruptionKind.BLOCK_END)
 _USABLE = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE)  # the machine still boots
 # reclaimed instances of one offer within storm_s; for a small offer: half of its instances, at least two
 STORM, STORM_LEAST = 3, 2
@@ -190,16 +191,20 @@ def severity_of(fault: GpuFault) -> Severity:
 
 
 def _of_block(world: World, slot: str, incarnation: Incarnation) -> Iterator[NewNotice]:
+    ends = _block_end(world, slot, incarnation)
+    if ends is not None and ends - BLOCK_WARNING_S <= world.now:
+        taken = ends - BLOCK_TAKEN_S
+        words = f"{DESCRIPTIONS[InterruptionKind.BLOCK_END]} at {utc(ends)}, its instances {utc(taken)}"
+        yield NewNotice(InterruptionKind.BLOCK_END, words, taken, "cloud")
+
+
+def _block_end(world: World, slot: str, incarnation: Incarnation) -> float | None:
+    """Return the end of the capacity block that the instance is from; None: EC2 does not list it, or it is from none."""
     if incarnation.market is not Market.CAPACITY_BLOCK:
-        return
-    for source in world.slots[slot].pool.sources:
-        block = world.reservations.get(source.reservation or "")
-        if source.position != incarnation.source or block is None or block.ends_at is None:
-            continue
-        taken = block.ends_at - BLOCK_TAKEN_S
-        if block.ends_at - BLOCK_WARNING_S <= world.now:
-            words = f"{DESCRIPTIONS[InterruptionKind.BLOCK_END]} at {utc(block.ends_at)}, its instances {utc(taken)}"
-            yield NewNotice(InterruptionKind.BLOCK_END, words, taken, "cloud")
+        return None
+    sources = (s for s in world.slots[slot].pool.sources if s.position == incarnation.source)
+    block = next((world.reservations.get(source.reservation or "") for source in sources), None)
+    return None if block is None else block.ends_at
 
 
 def _worst(notices: Iterator[NewNotice]) -> NewNotice | None:
@@ -218,9 +223,7 @@ def _is_new(world: World, old: Interruption | None, new: NewNotice) -> bool:
         return False
     if old.ends_at is None:
         return True
-    if new.kind is InterruptionKind.MAINTENANCE and _knows(
-        world, new.source, old
-    ):  # the cloud may move it to a later time
+    if new.kind in _MOVED and _knows(world, new.source, old):  # it may get a later time
         return abs(new.ends_at - old.ends_at) > NEARER_S
     return new.ends_at < old.ends_at - NEARER_S
 
@@ -235,6 +238,10 @@ def _called_off(world: World, slot: str, incarnation: Incarnation, interruption:
     if interruption.kind is InterruptionKind.REPLACE and interruption.source == "operator":
         order = world.memory.orders.get(slot)
         return "" if order is not None and order.verb is Verb.NODE_REPLACE else "the order was cancelled"
+    if interruption.kind is InterruptionKind.BLOCK_END:
+        ends = _block_end(world, slot, incarnation)
+        extended = ends is not None and world.now < ends - BLOCK_WARNING_S
+        return "its capacity block was extended" if extended else ""
     if interruption.kind is not InterruptionKind.MAINTENANCE:
         return ""
     known_from = interruption.since + (0.0 if interruption.source == "node" else SETTLED_S)
