@@ -86,7 +86,7 @@ def _whole_pass(world: World, entries: tuple[Entry, ...]) -> tuple[Action, ...]:
     undrains = tuple(ordered_drains.undrain_ordered(world, _own_reason))
     lifted = frozenset(s for a in (*resets, *undrains) if isinstance(a, ResetDown | Undrain) for s in a.slots)
     blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back, lifted))
-    evacuation_actions = tuple(evacuation.evacuate(world))
+    evacuation_actions = tuple(evacuation.evacuate(world, headroom))
     removed = (
         *bundle_drains.drain_removed(world, lifted),
         *refused_ends.drain_slots(world),

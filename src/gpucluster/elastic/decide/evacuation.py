@@ -247,13 +247,13 @@ class EvacuatingNode:
         return interruption_reason(self.evacuation.interruption)
 
 
-def evacuate(world: World) -> Iterator[Action]:
-    """Drain, signal, requeue, replace and power down, each at its time in the table."""
+def evacuate(world: World, headroom: Headroom) -> Iterator[Action]:
+    """Drain, signal, requeue, replace and power down, each at its time in the table. Replacements take their headroom."""
     nodes = _evacuating_nodes(world)
     yield from _leave(world, nodes)
     yield from _take_down(world, nodes)
     if to_replace := _to_replace(world, nodes):
-        yield from replacements(world, to_replace)
+        yield from replacements(world, headroom, to_replace)
     yield from _undrain(world)
 
 
@@ -524,22 +524,24 @@ def _undrain(world: World) -> Iterator[Undrain]:
         yield Undrain(slots=found, reason="its interruption is over")
 
 
-def replacements(world: World, to_replace: Mapping[tuple[str, str], tuple[Need, ...]]) -> Iterator[PowerUp]:
+def replacements(
+    world: World, headroom: Headroom, to_replace: Mapping[tuple[str, str], tuple[Need, ...]]
+) -> Iterator[PowerUp]:
     """Power up the nodes that the requeued jobs need in each (pool, zone), less booting and idle nodes, if there is capacity."""
-    headroom, found = Headroom(world), list[str]()
+    found = list[str]()
     for name, zone in sorted(to_replace):
         needs = to_replace[name, zone]
         pool = next(p for p in world.plan.pools if p.name == name)
         ready = [slot for slot in _ready_nodes(world, name, zone) if _serves(world, slot, needs)]
         wanted = min(len(needs) - len(ready), headroom.of_pool(name))
-        if (
-            wanted < 1
-            or limits.stop_of(world, name)
-            or not choose(world, headroom, offers_in(world, pool, zone), wanted)
-        ):
+        if wanted < 1 or limits.stop_of(world, name):
             continue
-        free = [slot for slot in _free_slots(world, name, zone) if _serves(world, slot, needs)]
-        found.extend(free[:wanted])
+        offer = choose(world, headroom, offers_in(world, pool, zone), wanted)
+        if offer is None:
+            continue
+        free = [slot for slot in _free_slots(world, name, zone) if _serves(world, slot, needs)][:wanted]
+        headroom.take(name, offer.source.position, len(free))
+        found.extend(free)
     if found:
         yield PowerUp(slots=tuple(found), reason="replacement for an interrupted instance")
 
