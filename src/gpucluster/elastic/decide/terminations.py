@@ -1,10 +1,12 @@
 """Instances to terminate, idle nodes to power down or keep up, and failed boots."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpucluster.cloud.port import Instance
 from gpucluster.elastic.abilities import Ability
 from gpucluster.elastic.decide import limits, replacements
+from gpucluster.elastic.decide.gangs import MAX_BOOTS
 from gpucluster.elastic.decide.node_table import (
     EXPECTED,
     IDLE,
@@ -166,6 +168,20 @@ def _within_limits(
             yield slot
 
 
+@dataclass(frozen=True, slots=True)
+class BootLimit:
+    """The time until which a boot may go on. `unheard`: its agent has never reported. `last`: no other instance follows."""
+
+    at: float
+    unheard: bool
+    last: bool
+
+    @property
+    def missing(self) -> str:
+        """What must happen before, as what has not."""
+        return "its agent has not reported" if self.unheard else "it is not up"
+
+
 def boot_failures(world: World) -> Iterator[Event]:
     """Return failed boots of needed slots: the agent gave up, or the boot timeout passed."""
     for slot, instance, incarnation in world.boots():
@@ -195,20 +211,22 @@ def _why_failed(world: World, slot: str, incarnation: Incarnation, instance: str
         return last_word(received.report)
     if world.instance_status(slot) not in (InstanceStatus.ALIVE, InstanceStatus.UNSEEN):
         return None
-    pool = world.slots[slot].pool
-    limit = pool.boot_timeout_s
-    if received is None and incarnation.registered_at is None:
-        since = max(_boot_began(incarnation), world.listening_since)
-        late = since + pool.report_s <= world.now
-        return f"its agent did not report within {pool.report_s:g} s" if late else None
-    if _boot_began(incarnation) + limit > world.now:
+    limit, pool = boot_limit(world, slot, incarnation), world.slots[slot].pool
+    if limit.at > world.now:
         return None
+    if limit.unheard:
+        return f"its agent did not report within {pool.report_s:g} s"
     last_report = last_word(received.report) if received is not None else "its agent stopped reporting"
-    return f"not up after {limit} s; {last_report}"
+    return f"not up after {pool.boot_timeout_s} s; {last_report}"
 
 
-def _boot_began(incarnation: Incarnation) -> float:
-    return max(incarnation.launched_at, incarnation.since)
+def boot_limit(world: World, slot: str, incarnation: Incarnation) -> BootLimit:
+    """Return when the boot of the slot's instance has failed, unless its agent reports or the node is up before."""
+    pool, began = world.slots[slot].pool, max(incarnation.launched_at, incarnation.since)
+    unheard = incarnation.registered_at is None and incarnation.instance not in world.reports
+    at = max(began, world.listening_since) + pool.report_s if unheard else began + pool.boot_timeout_s
+    stays = world.kept(slot) or incarnation.failed_boots + 1 >= MAX_BOOTS
+    return BootLimit(at, unheard, last=stays or incarnation.since + pool.boot_timeout_s <= at)
 
 
 def replacements_begun(world: World) -> Iterator[Event]:

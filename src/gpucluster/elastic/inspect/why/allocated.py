@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gpucluster.elastic.abilities import Ability
-from gpucluster.elastic.decide import jobs, terminations
+from gpucluster.elastic.decide import jobs, limits, terminations
 from gpucluster.elastic.decide.api_rate import LAUNCHES, Pace
 from gpucluster.elastic.decide.evacuation import (
     NO_PLACEMENT,
@@ -17,6 +17,7 @@ from gpucluster.elastic.decide.evacuation import (
     untold_at,
 )
 from gpucluster.elastic.decide.interruptions import interruption_reason
+from gpucluster.elastic.decide.placement import pools_of_job
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind
 from gpucluster.elastic.inspect import silent
@@ -180,19 +181,27 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
             if _is_requested(case)
             else "the daemon launches as soon as an offer of the zone is not refused",
         )
-    limits = [
-        (max(incarnation.launched_at, incarnation.since) + world.slots[s].pool.boot_timeout_s, s)
+    ends = [
+        (terminations.boot_limit(world, s, incarnation), s)
         for s in waiting
         if (incarnation := world.incarnation(s)) is not None
         and incarnation.instance is not None
         and not incarnation.failed
         and s in world.slots
     ]
-    if limits:
-        at, slot = min(limits)
+    if ends:
+        limit, slot = min(ends, key=lambda one: (one[0].at, one[1]))
         then = "is queued again" if case.job.requeues_on_failure else "fails"
-        words = f"{slot} is set DOWN if it is not up by then, and the job {then}"
-        yield Line(part=Part.NEXT, needs=Ability.UPDATE, at=at, words=words)
+        words = f"the instance of {slot} is {terminated(world, slot)} if {limit.missing} by then"
+        if limit.last:
+            words = f"{slot} is set DOWN if {limit.missing} by then, and the job {then}"
+        yield Line(part=Part.NEXT, needs=Ability.UPDATE, at=limit.at, words=words)
+
+
+def terminated(world: World, slot: str) -> str:
+    """Return what becomes of an instance that does not boot: in a pool that may launch, another one takes its place."""
+    stop = world.halted or limits.stop_of(world, world.slots[slot].pool.name)
+    return "terminated" if stop else "replaced"
 
 
 def running_cause(world: World, job: SlurmJob) -> Cause:
@@ -388,7 +397,7 @@ def job_evacuation(world: World, slot: str, interruption: Interruption, job: Slu
         )
     if (at := rule.requeue_at(evacuation)) is not None and not done.sent_back:
         held = jobs.is_held_for(world, job, interruption)
-        words = jobs.HELD_REASON if held else "it is requeued, and starts again on other nodes"
+        words = jobs.HELD_REASON if held else f"it is requeued, and {_after_requeue(world, job)}"
         if not job.requeues_on_failure:
             words = "it cannot be requeued (srun, salloc or --no-requeue): it runs until its instance ends"
         if not job.requeues_on_failure or comes_back(world, job):  # else its time limit is over before
@@ -400,6 +409,14 @@ def job_evacuation(world: World, slot: str, interruption: Interruption, job: Slu
             at=at,
             words=f"{slot} is powered down, even if jobs still run on it",
         )
+
+
+def _after_requeue(world: World, job: SlurmJob) -> str:
+    """Return what becomes of the job in the queue: while all of its pools may launch nothing, no promise."""
+    stops = [world.halted or limits.stop_of(world, pool) for pool in sorted(pools_of_job(world, job))]
+    return (
+        f"nothing is launched for it: {stops[0]}" if all(stops) and stops else "starts again on other nodes"
+    )
 
 
 def _interruption_line(interruption: Interruption, who: str) -> Line:

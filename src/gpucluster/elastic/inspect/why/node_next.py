@@ -19,8 +19,9 @@ from gpucluster.elastic.decide.node_table import (
     Row,
 )
 from gpucluster.elastic.decide.offers import Headroom, closed, refusal_of, why_none
-from gpucluster.elastic.decide.terminations import left_alone
+from gpucluster.elastic.decide.terminations import boot_limit, left_alone
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect.why.allocated import terminated
 from gpucluster.elastic.inspect.why.causes import Offers
 from gpucluster.elastic.inspect.why.repeated import DOES
 from gpucluster.elastic.inspect.why.screen import Line, Part
@@ -93,9 +94,10 @@ def later(world: World, headroom: Headroom, offers: Offers, context: NodeContext
             words="the daemon terminates its instance if no job needs it",
         )
     elif row is NEEDED_BOOTS and incarnation is not None:
-        at = max(incarnation.launched_at, incarnation.since) + context.place.pool.boot_timeout_s
-        words = "if it is not up by then, its boot has failed, and the daemon sets it DOWN"
-        yield Line(part=Part.NEXT, at=at, needs=Ability.UPDATE, words=words)
+        limit = boot_limit(world, name, incarnation)
+        then = "the daemon sets it DOWN" if limit.last else f"its instance is {terminated(world, name)}"
+        words = f"if {limit.missing} by then, its boot has failed, and {then}"
+        yield Line(part=Part.NEXT, at=limit.at, needs=Ability.UPDATE, words=words)
     elif row.decision in _LATER or row.then:
         yield _in_a_later_pass(context, row)
 
