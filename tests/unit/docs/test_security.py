@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/security.md").read_text()
 WITHOUT_TESTS = ("Who is who", "What is not defended")  # names of parties, and gaps
 # `unit/x/test_y.py::test_z`, then `::test_w` for another one of the same file
-NAMED = r"`(?:(?:engine|guest|kubernetes|sandbox|unit)/[a-z_/]+\.py)?::test_[a-z0-9_]+`"
+NAMED = r"`(?:(?:engine|guest|kubernetes|sandbox|unit)/[a-z0-9_/]+\.py)?::test_[a-z0-9_]+`"
 TESTS = re.compile(rf"Tests?: ({NAMED}(?:, {NAMED})*)\.?")
 
 
