@@ -14,8 +14,11 @@ from gpucluster.plan import guard_rules, mounts
 
 PROGRAM = Path(guest.__file__).parent / "programs" / "guarded_ports.py"
 MODULES = Path(agent.__file__).parent / "units/etc/modprobe.d/gpucluster.conf"
-GUARDED = {988, 2049, 6890, 20049}
+GUARDED = {988, 1021, 2049, 6890, 20049}
 OPEN = {443, 29500}  # HTTPS, and NCCL over TCP
+ULA = "fd00::1"
+GUARDED_6 = [*((ULA, port) for port in (988, 1021, 2049, 6890)), ("::1", 2049), ("fd00:ec2::254", 80)]
+MAPPED = [("::ffff:10.0.0.1", 2049), ("::ffff:127.0.0.1", 20049)]  # packets of IPv4 by a socket of IPv6
 NFS_FLAGS = ("resvport", "noresvport")
 LOWEST = 1024  # below it only root binds
 
@@ -48,7 +51,15 @@ def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
 
 
 def found(tries: Tries, owner: str, way: str) -> dict[int, str]:
-    return {one["port"]: one["found"] for one in tries if (one["owner"], one.get("way")) == (owner, way)}
+    return {port: words for (_, port), words in found_at(tries, owner, way).items()}
+
+
+def found_at(tries: Tries, owner: str, way: str) -> dict[tuple[str, int], str]:
+    return {
+        (one["host"], one["port"]): one["found"]
+        for one in tries
+        if (one["owner"], one.get("way")) == (owner, way)
+    }
 
 
 @pytest.mark.parametrize("way", ["tcp", "mptcp"])
@@ -65,6 +76,38 @@ def test_socket_of_the_kernel_that_a_user_opens_is_dropped(tries: Tries) -> None
     answers = found(tries, "user", "smc")
     assert {port: answers[port] for port in (*GUARDED, 80)} == dict.fromkeys((*GUARDED, 80), "dropped")
     assert {answers[port] for port in OPEN} == {"connected"}, "or the guest has no SMC, and nothing is shown"
+
+
+@pytest.mark.parametrize("way", ["tcp6", "mptcp6"])
+def test_sockets_of_a_user_are_refused_over_ipv6(tries: Tries, way: str) -> None:
+    answers = found_at(tries, "user", way)
+    refused = {to: answers.pop(to) for to in [*GUARDED_6, *MAPPED]}
+    assert refused == dict.fromkeys(GUARDED_6, "Permission denied") | dict.fromkeys(
+        MAPPED, "No route to host"
+    )
+    assert answers == dict.fromkeys(((ULA, port) for port in OPEN), "connected")
+    assert set(found_at(tries, "root", way).values()) == {"connected"}
+    assert found(tries, "slurm", way)[80] == "connected"
+
+
+def test_socket_of_the_kernel_is_dropped_over_ipv6(tries: Tries) -> None:
+    answers = found_at(tries, "user", "smc6")
+    assert {to: answers.pop(to) for to in (*GUARDED_6, *MAPPED)} == dict.fromkeys(
+        (*GUARDED_6, *MAPPED), "dropped"
+    )
+    assert answers == dict.fromkeys(((ULA, port) for port in OPEN), "connected")
+    assert set(found_at(tries, "user", "smc6 from 1000").values()) == {"Permission denied"}
+    privileged = found(tries, "root", "smc6 from 1000")
+    assert {privileged.pop(port) for port in (80, 6890)} == {"dropped"}
+    assert set(privileged.values()) == {"connected"}
+
+
+@pytest.mark.parametrize("way", ["tcp", "tcp from 1000", "tcp6", "tcp6 from 1000"])
+def test_forwarded_packets_of_a_users_namespace_are_dropped(tries: Tries, way: str) -> None:
+    """They have no owner. There the user is root, and binds every port."""
+    answers = found(tries, "namespace", way)
+    assert {answers.pop(port) for port in OPEN} == {"connected"}
+    assert answers == dict.fromkeys((80, *GUARDED - {20049}), "dropped"), "the proxy is at 127.0.0.1"
 
 
 def test_user_loads_no_module_of_smc_with_the_images_settings(tries: Tries) -> None:
