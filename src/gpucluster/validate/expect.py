@@ -13,6 +13,7 @@ from gpucluster.checks import (
     agent_process,
     cloud,
     containers,
+    families,
     files,
     guard,
     hardware,
@@ -285,6 +286,8 @@ def _any_machine(
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
     for check, want in added_expectations.of_machine(plan, target, pool):
         yield expect(check, target, want)
+    blocked = plan.aws is not None and not _overridden(plan)  # a rehearsal has the kernel of its host
+    yield expect("net.families", target, families.FamiliesWant(blocked=blocked))
     yield expect("net.resolve", target, running_expectations.names_resolved(plan))
     yield expect("net.names", target, running_expectations.addresses(plan))
     wanted = [*ALWAYS, *mount_wants.wanted(plan, on_head=on_head)]

@@ -1,4 +1,4 @@
-"""Families of protocols that a user opens, from a modprobe that answers as kmod 30 does with each file of modprobe.d."""
+"""net.families: protocols that a user opens, from a modprobe that answers as kmod 30 does with each file of modprobe.d."""
 
 import os
 import subprocess

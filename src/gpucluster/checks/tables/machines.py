@@ -5,6 +5,7 @@ from typing import Any
 from gpucluster.checks import (
     agent_process,
     containers,
+    families,
     guard,
     hardware,
     health_program,
@@ -164,6 +165,17 @@ MACHINES: tuple[Check[Any, Any], ...] = (
         want=guard.Guard,
         remedy=guard.REMEDY,
         needs=("users.acct:{user}",),
+    ),
+    Check(
+        id="net.families",
+        tier=0,
+        title="no user opens sockets of protocols that nothing uses",
+        query=families.query_families,
+        parse=families.parse_families,
+        evaluate=families.evaluate_families,
+        want=families.FamiliesWant,
+        remedy="on {machine}: modprobe --dry-run --show-depends net-pf-43; cat /proc/net/protocols",
+        causes=("files.ours:/etc/modprobe.d/gpucluster.conf",),
     ),
     node_health.FS_MOUNT,
     Check(
