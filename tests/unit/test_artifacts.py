@@ -1,15 +1,19 @@
 """The bundle: same bytes each time, and nothing hostile comes out of one."""
 
+import contextlib
 import gzip
 import io
+import json
+import lzma
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.artifacts import Artifact, pack, unpack, write_tree
+from gpucluster.artifacts import MANIFEST, Artifact, pack, unpack, write_tree
 
 PATHS = st.lists(
     st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.conf", fullmatch=True), unique=True, max_size=6
@@ -52,6 +56,81 @@ def test_a_link_in_a_bundle_is_refused():
         tar.addfile(info)
     with pytest.raises(ValueError, match="only plain files"):
         unpack(gzip.compress(out.getvalue()))
+
+
+def tar_of(members: list[tuple[str, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+MEMBERS = st.lists(st.tuples(st.text(min_size=1, max_size=12), st.binary(max_size=40)), max_size=4)
+GOOD = gzip.decompress(pack([Artifact("slurm/slurm.conf", b"ClusterName=one"), Artifact("plan.json", b"{}")]))
+
+
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_no_bundle(data: bytes) -> None:
+    for one in (data, gzip.compress(data)):
+        with pytest.raises(ValueError, match=r"\S"):
+            unpack(one)
+
+
+@given(members=MEMBERS, manifest=JSON)
+def test_any_members_with_any_manifest_are_a_bundle_or_a_value_error(
+    members: list[tuple[str, bytes]], manifest: Any
+) -> None:
+    whole = tar_of([*members, (MANIFEST, json.dumps(manifest).encode())])
+    with contextlib.suppress(ValueError):
+        assert len(unpack(gzip.compress(whole))) == len(manifest)
+
+
+@pytest.mark.parametrize("manifest", [[], None, 3, "x"])
+def test_manifest_that_is_no_table_is_a_value_error(manifest: object) -> None:
+    """Regression: it ended the agent, which began again and read it again."""
+    whole = tar_of([("a", b""), (MANIFEST, json.dumps(manifest).encode())])
+    with pytest.raises(ValueError, match="differ from its manifest: a"):
+        unpack(gzip.compress(whole))
+
+
+@given(at=st.integers(0, len(GOOD) - 1), byte=st.integers(0, 255), end=st.integers(0, len(GOOD)))
+def test_any_changed_byte_or_end_is_a_bundle_or_a_value_error(at: int, byte: int, end: int) -> None:
+    changed = bytearray(GOOD)
+    changed[at] = byte
+    for one in (bytes(changed), GOOD[:end]):
+        with contextlib.suppress(ValueError):
+            assert [a.path for a in unpack(gzip.compress(one))] == ["plan.json", "slurm/slurm.conf"]
+
+
+def test_headers_without_an_end_are_a_value_error() -> None:
+    """Regression: tarfile calls itself for each header of a long name, until Python has no more depth."""
+    long = tarfile.TarInfo("././@LongLink")
+    long.type, long.size = tarfile.GNUTYPE_LONGNAME, 4
+    block = long.tobuf(tarfile.GNU_FORMAT) + b"name".ljust(512, b"\0")
+    with pytest.raises(ValueError, match="damaged archive"):
+        unpack(gzip.compress(block * 3_000))
+
+
+def test_a_sparse_file_is_refused_before_its_zeros_are_made() -> None:
+    """512 bytes of an archive may stand for a terabyte."""
+    info = tarfile.TarInfo("zeros")
+    info.pax_headers = {"GNU.sparse.size": str(2**40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": "0,0"}
+    head = info.tobuf(tarfile.PAX_FORMAT)
+    with pytest.raises(ValueError, match="only plain files"):
+        unpack(gzip.compress(head + bytes(1024)))
+
+
+def test_an_archive_in_the_archive_is_not_unpacked_beyond_the_limit() -> None:
+    """Regression: tarfile unpacks xz by itself, so the limit held for the outer bytes alone."""
+    with pytest.raises(ValueError, match="damaged archive"):
+        unpack(gzip.compress(lzma.compress(GOOD)))
 
 
 def test_a_tree_is_written_with_its_modes(tmp_path):

@@ -1,10 +1,15 @@
 """`--prices FILE` and `cost`: a site's own prices, and what a message of a missing price tells."""
 
+import contextlib
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.builders import SPEC, a_spec_text
 
 from gpucluster.cli import main as program
@@ -85,6 +90,9 @@ def test_cost_of_a_stack_by_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Sa
         (SITE.replace("0.5", "true"), "is not an amount"),
         (f"{SITE}currency: dollars\n", "currency: 'dollars' is not valid"),
         (re.sub("machines.*", "machines: 3", SITE), "machines: expected a mapping"),
+        (f"{SITE}date: 2026-11-02\n", "line 5: 'date' is already given on line 1"),
+        (SITE.replace("0.5", "!money 0.5"), "line 3: the tag '!money' is not allowed"),
+        (SITE.replace("0.5", "9" * 5_000), "is not an amount"),
     ],
 )
 def test_wrong_file_is_named_with_its_form(text: str, said: str) -> None:
@@ -93,6 +101,32 @@ def test_wrong_file_is_named_with_its_form(text: str, said: str) -> None:
     assert said in caught.value.message
     assert caught.value.message.startswith("site.yaml: ")
     assert EXAMPLE in (caught.value.next_step or "")
+
+
+words = st.text(max_size=8) | st.sampled_from(
+    ["date", "region", "currency", "machines", "services", "2026-11-01", "USD"]
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | words
+trees = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4)
+)
+amounts = st.dictionaries(
+    words, scalars | st.from_regex(r"\A[0-9]{1,9}(\.[0-9]{1,9})?(e-?[0-9]{1,7})?\Z"), max_size=3
+)
+lists = st.fixed_dictionaries(
+    {"date": words | st.dates().map(str), "region": words, "machines": amounts | scalars},
+    optional={"currency": words, "services": amounts, "other": trees},
+)
+
+
+@settings(max_examples=60)  # the YAML reader keeps positions and is slow
+@given(text=st.text(max_size=60) | trees.map(json.dumps) | lists.map(json.dumps))
+def test_any_text_is_a_price_list_or_a_message(text: str) -> None:
+    with contextlib.suppress(GpuclusterError):
+        found = site_prices(text, "site.yaml")
+        every: dict[Any, Decimal] = {**found.rows, **found.services}
+        assert all(0 <= one <= 1_000_000 for one in every.values())
+        assert all(re.fullmatch(r"\d{1,10}\.\d\d", f"{one:.2f}") for one in every.values())
 
 
 def test_forms_of_the_message_and_of_the_page_are_valid() -> None:

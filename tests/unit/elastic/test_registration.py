@@ -2,12 +2,15 @@
 
 import contextlib
 import http.client
+import json
 import os
 import socket
 import threading
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import a_plan
 from support.launches import launch_spec
 from support.waiting import BOUND_S
@@ -161,6 +164,25 @@ def test_other_senders_are_refused(why: str, peer: str, body: str, status: int) 
     received = Received(snapshot())
     assert received.registration.node(peer, body).status == status, why
     assert not received.received
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just("i-1"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+)
+FIELDS = st.dictionaries(st.sampled_from(sorted(json.loads(report()))), ANY, min_size=1, max_size=3)
+
+
+@given(
+    body=st.text(max_size=60)
+    | ANY.map(json.dumps)
+    | FIELDS.map(lambda some: json.dumps(json.loads(report()) | some))
+)
+def test_any_report_is_answered(body: str) -> None:
+    for received, told in ((Received(snapshot()), f"0 {body}"), (Received(snapshot()), body)):
+        for post in (received.registration.node, received.registration.run, received.registration.failed):
+            assert post(HERE, told).status in (200, 204, 403, 503)
+            assert all(one.instance_id == "i-1" for one in received.received)
 
 
 def test_unknown_instance_may_be_ours_while_a_launch_has_no_outcome() -> None:

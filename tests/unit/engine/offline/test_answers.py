@@ -1,5 +1,6 @@
 """Tests of recorded answers: round trip, errors with their place, and identity of look-ups."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gpucluster.engine.offline.answers import (
     lacking,
     place,
     read,
+    read_text,
     write,
 )
 from gpucluster.engine.offline.lookups import LOOKUPS, READ, STACK_REFERENCE
@@ -49,6 +51,30 @@ def test_written_answers_are_read_back(
     one = Recording(token=STACK_REFERENCE, arguments=arguments, answer=answer)
     folder = tmp_path_factory.getbasetemp()
     assert of(folder, write([one])) == (one,)
+
+
+entries = st.fixed_dictionaries(
+    {"token": st.sampled_from([*READ, *LOOKUPS, "x"]) | words, "arguments": values, "answer": values},
+    optional={"more": values},
+)
+files = st.fixed_dictionaries(
+    {"schema": st.just(1) | values, "lookups": st.lists(entries, max_size=2) | values}
+)
+
+
+@settings(max_examples=60)
+@given(text=st.text(max_size=60) | values.map(json.dumps) | files.map(json.dumps))
+def test_any_text_is_answers_or_a_message_with_its_place(text: str) -> None:
+    message = "burst.yaml:"
+    try:
+        found = read_text(text, "burst.yaml")
+    except AnswersError as error:
+        message = error.message
+    else:
+        in_order = sorted(found, key=lambda one: key(one.token, one.arguments))
+        assert read_text(write(found), "burst.yaml") == tuple(in_order)
+    assert message.startswith("burst.yaml:")
+    assert "\n" not in message
 
 
 def test_order_of_entries_does_not_matter() -> None:
