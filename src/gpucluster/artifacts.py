@@ -11,7 +11,8 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -53,24 +54,34 @@ def pack(artifacts: Iterable[Artifact]) -> bytes:
 
 
 def unpack(bundle: bytes) -> tuple[Artifact, ...]:
-    """Return the artifacts of a bundle, checked against its manifest; ValueError if they differ."""
+    """Return the artifacts of a bundle, checked against its manifest; ValueError if they differ, or if it is no bundle."""
+    try:
+        found = {artifact.path: artifact for artifact in _members(bundle)}
+    except (EOFError, OSError, RecursionError, tarfile.TarError, zlib.error) as error:
+        # tarfile calls itself for each header of a long name
+        raise ValueError(f"it is no whole archive: {type(error).__name__}") from error
+    manifest = parse_json(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
+    seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
+    if seen != manifest:
+        named: Mapping[str, object] = manifest if isinstance(manifest, dict) else {}
+        wrong = sorted(p for p in seen.keys() | named.keys() if seen.get(p) != named.get(p))
+        raise ValueError(f"the bundle's files differ from its manifest: {', '.join(wrong)}")
+    return tuple(sorted(found.values()))
+
+
+def _members(bundle: bytes) -> Iterator[Artifact]:
+    """Each member as it is archived: tarfile would also unpack another archive, and make the zeros of a sparse file."""
     with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as stream:
         raw = stream.read(MAX_BUNDLE_BYTES + 1)
     if len(raw) > MAX_BUNDLE_BYTES:
         raise ValueError(f"the bundle is larger than {MAX_BUNDLE_BYTES} bytes")
-    found: dict[str, Artifact] = {}
-    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as tar:
         for info in tar:
-            member = tar.extractfile(info) if info.isreg() else None  # never follow a link
+            plain = info.isreg() and not info.issparse()
+            member = tar.extractfile(info) if plain else None  # never follow a link
             if member is None:
                 raise ValueError(f"{info.name}: only plain files belong in a bundle")
-            found[info.name] = Artifact(info.name, member.read(), info.mode & 0o777)
-    manifest = parse_json(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
-    seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
-    if seen != manifest:
-        wrong = sorted(p for p in seen.keys() | manifest.keys() if seen.get(p) != manifest.get(p))
-        raise ValueError(f"the bundle's files differ from its manifest: {', '.join(wrong)}")
-    return tuple(sorted(found.values()))
+            yield Artifact(info.name, member.read(), info.mode & 0o777)
 
 
 def digest(bundle: bytes) -> str:

@@ -114,7 +114,7 @@ def test_headers_without_an_end_are_a_value_error() -> None:
     long = tarfile.TarInfo("././@LongLink")
     long.type, long.size = tarfile.GNUTYPE_LONGNAME, 4
     block = long.tobuf(tarfile.GNU_FORMAT) + b"name".ljust(512, b"\0")
-    with pytest.raises(ValueError, match="damaged archive"):
+    with pytest.raises(ValueError, match="no whole archive"):
         unpack(gzip.compress(block * 3_000))
 
 
@@ -129,7 +129,7 @@ def test_a_sparse_file_is_refused_before_its_zeros_are_made() -> None:
 
 def test_an_archive_in_the_archive_is_not_unpacked_beyond_the_limit() -> None:
     """Regression: tarfile unpacks xz by itself, so the limit held for the outer bytes alone."""
-    with pytest.raises(ValueError, match="damaged archive"):
+    with pytest.raises(ValueError, match="no whole archive"):
         unpack(gzip.compress(lzma.compress(GOOD)))
 
 

@@ -149,8 +149,6 @@ class _Offered:
 
 
 def _offered(home: "SandboxDir") -> _Offered:
-    import zlib
-
     from botocore.exceptions import BotoCoreError, ClientError
 
     from gpucluster import artifacts
@@ -167,7 +165,7 @@ def _offered(home: "SandboxDir") -> _Offered:
             source=recorded(files),
             bucket=bucket,
         )
-    except (BotoCoreError, ClientError, OSError, EOFError, ValueError, LookupError, zlib.error) as error:
+    except (BotoCoreError, ClientError, OSError, ValueError, LookupError) as error:
         raise GpuclusterError(
             f"the bundle of {home.name} cannot be read: {error}",
             next_step=f"repeat pulumi up, or `gpucluster sandbox up {home.name}`",

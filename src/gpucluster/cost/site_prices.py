@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from gpucluster.catalog import Prices
 from gpucluster.errors import GpuclusterError
+from gpucluster.spec.problem import Finding, Mark
 from gpucluster.spec.tree import WrittenFloat, plain
 from gpucluster.spec.yaml import TreeError, parse
 from gpucluster.text import quoted
@@ -21,9 +22,12 @@ _MOST: Final = Decimal(1_000_000)
 def site_prices(text: str, where: str) -> Prices:
     """Return the list. It replaces the catalog's: a machine that it lacks has no price. GpuclusterError names the fault."""
     try:
-        found = plain(parse(text).root)
+        parsed = parse(text)
     except TreeError as error:
-        raise _wrong(where, f"line {error.mark.line}: {error.finding.message}") from None
+        raise _at(where, error.mark, error.finding) from None
+    for mark, finding in parsed.findings:
+        raise _at(where, mark, finding)
+    found = plain(parsed.root)
     if not isinstance(found, dict):
         raise _wrong(where, "expected a mapping")
     values = cast("dict[str, object]", found)
@@ -80,6 +84,10 @@ def _matching(form: re.Pattern[str], value: object, key: str, where: str) -> str
     if not form.fullmatch(text):
         raise _wrong(where, f"{key}: {quoted(text)} is not valid, such as USD")
     return text
+
+
+def _at(where: str, mark: Mark, finding: Finding) -> GpuclusterError:
+    return _wrong(where, f"line {mark.line}: {finding.message}")
 
 
 def _wrong(where: str, what: str) -> GpuclusterError:

@@ -92,7 +92,7 @@ def test_cost_of_a_stack_by_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Sa
         (re.sub("machines.*", "machines: 3", SITE), "machines: expected a mapping"),
         (f"{SITE}date: 2026-11-02\n", "line 5: 'date' is already given on line 1"),
         (SITE.replace("0.5", "!money 0.5"), "line 3: the tag '!money' is not allowed"),
-        (SITE.replace("0.5", "9" * 5_000), "is not an amount"),
+        (SITE.replace("0.5", "9" * 5_000), "is not a YAML int"),
     ],
 )
 def test_wrong_file_is_named_with_its_form(text: str, said: str) -> None:
