@@ -77,7 +77,7 @@ def test_family_that_a_users_socket_loads_is_a_warning_on_existing_hosts(tmp_pat
 def test_remedy_ends_the_warning(tmp_path: Path) -> None:
     remedy = judged(asked(tmp_path, ""), HOST).remedy
     command = remedy.removeprefix("on {machine}: ").replace("/etc/modprobe.d", str(tmp_path))
-    subprocess.run(["sh", "-ec", command], check=True)
+    subprocess.run(["/bin/sh", "-ec", command], check=True)
     assert judged(asked(tmp_path, (tmp_path / "zz-families.conf").read_text()), HOST).verdict is CheckStatus.PASS
 
 
