@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 from gpucluster.json_text import parse_json
 
@@ -63,7 +64,7 @@ def unpack(bundle: bytes) -> tuple[Artifact, ...]:
     manifest = parse_json(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
     seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
     if seen != manifest:
-        named: Mapping[str, object] = manifest if isinstance(manifest, dict) else {}
+        named = cast("Mapping[str, object]", manifest) if isinstance(manifest, dict) else {}
         wrong = sorted(p for p in seen.keys() | named.keys() if seen.get(p) != named.get(p))
         raise ValueError(f"the bundle's files differ from its manifest: {', '.join(wrong)}")
     return tuple(sorted(found.values()))
