@@ -11,8 +11,8 @@ from typing import Any
 
 Nodes = Sequence[tuple[Any, Any]]
 After = Callable[[int], bool]
-SIZES = (8, 16, 32, 64)
-MOST = 60_000  # steps of one text: a linear expression needs far fewer
+SIZES = (6, 12, 24, 48)
+MOST = 40_000  # steps of one text: a linear expression needs far fewer
 UNBOUNDED = 64  # a repeat that may take as much is taken for one without an end
 POOL = "a0 =:/.-_,\"'\\({[<\n\t@#%$&;|"
 REPEATS = (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT)

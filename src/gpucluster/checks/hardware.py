@@ -57,7 +57,7 @@ def query_board(_want: Board) -> tuple[Query, ...]:
 
 def parse_board(got: tuple[QueryOutput, ...]) -> Board:
     """`slurmd -C` of 24.11 prints one line of Key=Value, then the uptime."""
-    pairs = dict(re.findall(r"(\w+)=([0-9]{1,12})(?:\s|$)", got[0].text()))
+    pairs = dict(re.findall(r"\b(\w+)=([0-9]{1,12})(?:\s|$)", got[0].text()))
     keys = ("CPUs", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
     if any(key not in pairs for key in keys):
         raise ParseError(f"slurmd -C printed {short(got[0].stdout, 80)}")

@@ -41,7 +41,7 @@ _RANK = 'echo "$SLURM_PROCID $SLURM_NTASKS ${SLURMD_NODENAME} ${SLURM_TOPOLOGY_A
 SHM = "/dev/shm"  # noqa: S108  named, not written to
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp", SHM)  # noqa: S108  the same
 # fields of a mount: ids, root in its file system, mount point, options, peers (shared:1 master:2), type
-_MOUNT = re.compile(r"\d+ \d+ \S+ (?P<root>\S+) (?P<at>\S+) \S+(?P<peers>[^-]*) - (?P<type>\S+)")
+_MOUNT = re.compile(r"\d+ \d+ \S+ (?P<root>\S+) (?P<at>\S+) \S+(?P<peers>(?: [^-\s]\S*)*) - (?P<type>\S+)")
 _JOB_FOLDER = re.compile(r"/([0-9]+)/\.\1/[^/]+\Z")  # BasePath/NODE/JOB/.JOB/_tmp
 
 

@@ -24,7 +24,9 @@ from gpucluster.text import short
 OPEN_FILES, PROCESSES = 131072, 65536  # of slurmd's unit
 SHM_PERCENT = 5  # of the memory; the kernel gives 50. A container often has 64 MiB
 SHM = "/dev/shm"  # noqa: S108  asked about, not written to
-_LIMIT = re.compile(r"^Max ([a-z ]+?) +(unlimited|[0-9]{1,20}) +(unlimited|[0-9]{1,20}) ", re.MULTILINE)
+_LIMIT = re.compile(
+    r"^Max ([a-z]+(?: [a-z]+)*) +(unlimited|[0-9]{1,20}) +(unlimited|[0-9]{1,20}) ", re.MULTILINE
+)
 _MEMORY = re.compile(r"^MemTotal: +([0-9]{1,15}) kB$", re.MULTILINE)
 _SHM_KIB = ("df", "--block-size=1024", "--output=size", "--", SHM)
 _OF_JOB = (

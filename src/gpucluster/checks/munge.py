@@ -126,7 +126,7 @@ def _read(made: QueryOutput, read: QueryOutput) -> str:
         return _LATE
     if made.code != 0:
         return f"munge failed: {short(made.stderr, 80) or f'exit {made.code}'}"
-    status = re.search(r"^STATUS:\s+(.+?) \(([0-9]+)\)$", read.stdout, re.MULTILINE)
+    status = re.search(r"^STATUS:\s+(\S.*?) \(([0-9]+)\)$", read.stdout, re.MULTILINE)
     if status is None and read.code != 0:
         return short(read.stderr, 80) or f"unmunge ended with {read.code}"
     uid = re.search(r"^UID:\s+(?:\S+ \()?([0-9]+)\)?$", read.stdout, re.MULTILINE)

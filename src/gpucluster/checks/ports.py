@@ -27,7 +27,7 @@ _LINE = re.compile(
     r"(?P<way>to|from) \S+ (?P<port>[0-9]{1,5}) (?P<code>[0-9]{1,3}) ?(?P<words>.*)"
     r"|listens (?P<listens>[0-9]{1,5}) (?P<waiting>[0-9]{1,9}) (?P<most>[0-9]{1,9})|address [0-9.]*"
 )
-_PORTS = re.compile(r"\b[ds]port (?:!= )?(\{[^}]*\}|\S+)")
+_PORTS = re.compile(r"\b[ds]port (?:!= )?(\{[^{}]*\}|\S+)")
 # An attempt is `to|from ADDRESS PORT CODE WORDS`, 124 for no answer; a listener `listens PORT WAITING MOST`, of connections that it
 # has not accepted. Then the rules that refuse packets of a port.
 _SHELL = f"""\
@@ -209,5 +209,5 @@ def _rules(text: str) -> Iterator[Rule]:
             table = " ".join(words[1:3])
         elif words[:1] == ["chain"]:
             chain = words[1] if len(words) > 1 else ""
-        elif (row := re.fullmatch(r"\s*(.*) # handle ([0-9]{1,9})", line)) is not None:
+        elif (row := re.fullmatch(r"\s*(\S.*) # handle ([0-9]{1,9})", line)) is not None:
             yield Rule(chain=f"{table} {chain}", handle=int(row[2]), text=row[1])

@@ -16,7 +16,7 @@ _ADDRESS = re.compile(r"\w://[^/\s:@$]*:([^@/\s]{3,})@")
 _NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{8,})", re.ASCII)
 _WEBHOOK = re.compile(r"hooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}", re.ASCII)
 _OPTION = re.compile(
-    r"--(?:[\w-]+-)?(?:password|passwd|api-key|secret-key|access-key|auth-token|hf-token|access-token)=(\S{5,})",
+    r"(?<![\w-])--(?:[\w-]+-)?(?:password|passwd|api-key|secret-key|access-key|auth-token|hf-token|access-token)=(\S{5,})",
     re.ASCII,
 )
 LONGEST = 2**16  # characters of a value that is searched

@@ -20,7 +20,7 @@ NO_ANSWER = f"{UNIT} does not answer on this machine"
 IDLE = f"{UNIT} does not act on this machine"
 KILLED = "systemd kills it and starts it again"
 LOOK = f"systemctl status {UNIT}; journalctl -u {UNIT}"
-_HOLDER = re.compile(r"(\S+?)/\S+ holds the lease")
+_HOLDER = re.compile(r"([^/\s]+)/\S+ holds the lease")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

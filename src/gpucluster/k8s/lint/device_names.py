@@ -26,7 +26,8 @@ _MEANT = {
     "vpc.amazonaws.com/efas": "vpc.amazonaws.com/efa",
 }
 _SEVERAL = re.compile(
-    r"\btorchrun\b.*?--nproc[_-]per[_-]node[= ](?:[2-9]|\d{2,6}|gpu)\b", re.ASCII | re.DOTALL
+    r"\btorchrun\b(?:(?!\btorchrun\b).)*?--nproc[_-]per[_-]node[= ](?:[2-9]|\d{2,6}|gpu)\b",
+    re.ASCII | re.DOTALL,
 )
 _SLICE = re.compile(
     r"nvidia\.com/mig-\d{1,2}(?:c\.\d{1,2})?g\.\d{1,4}gb(?:\.me(?:\.all)?|\.gfx|-me)?(?:\.shared)?", re.ASCII

@@ -17,7 +17,9 @@ from gpucluster.k8s.lint.webhook_defaults import completed
 
 _OF_A_NODE = ("spec", "trainer", "resources")  # of the container that `pods.parts_of` makes
 _ENCRYPTED = "ENC["  # as SOPS writes each value
-_FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*|\{\{.*?\}\}", re.ASCII)
+_FILLED = re.compile(  # each opening looks as far as the next one, so that many of them cost no square
+    r"\$\{\w(?:(?!\$\{\w)[^}])*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*|\{\{(?:(?!\{\{).)*\}\}", re.ASCII
+)
 _NO_FIELD = (" is required", "an image is required, without spaces around it")  # ends of messages
 MAX_DEPTH = 64  # far deeper than any resource; a deeper value could exhaust a recursive reader
 

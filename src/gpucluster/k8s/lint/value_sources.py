@@ -14,7 +14,7 @@ from gpucluster.text import quoted
 _OF_VARIABLES = ("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")  # fmt: skip
 _OF_FILES = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _OLD = "spec.host"  # an old name of spec.nodeName
-_PART = re.compile(r"(?P<path>.+?)\['(?P<key>.*)'\]", re.ASCII | re.DOTALL)
+_PART = re.compile(r"(?P<path>[^\[]+)\['(?P<key>.*)'\]", re.ASCII | re.DOTALL)
 _RESOURCES = tuple(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))  # fmt: skip
 _PAGES = ("limits.hugepages-", "requests.hugepages-")
 _DIVISORS = frozenset({"0", "1", *(f"1{suffix}" for suffix in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))})  # fmt: skip
