@@ -13,7 +13,6 @@ from gpucluster.checks import (
     agent_process,
     cloud,
     containers,
-    families,
     files,
     guard,
     hardware,
@@ -29,6 +28,7 @@ from gpucluster.checks import (
     munge,
     node_health,
     programs,
+    protocols,
     reservations,
     scaling,
     slurmctld,
@@ -287,7 +287,7 @@ def _any_machine(
     for check, want in added_expectations.of_machine(plan, target, pool):
         yield expect(check, target, want)
     blocked = plan.aws is not None and not _overridden(plan)  # a rehearsal has the kernel of its host
-    yield expect("net.families", target, families.FamiliesWant(blocked=blocked))
+    yield expect("net.protocols", target, protocols.ProtocolsWant(blocked=blocked))
     yield expect("net.resolve", target, running_expectations.names_resolved(plan))
     yield expect("net.names", target, running_expectations.addresses(plan))
     wanted = [*ALWAYS, *mount_wants.wanted(plan, on_head=on_head)]

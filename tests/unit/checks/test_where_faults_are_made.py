@@ -19,7 +19,7 @@ FILES = {  # file -> checks whose faults it makes
     "sandbox/test_shell.py": "cfg.spec",
     "unit/validate/test_cloud.py": "cloud.images cloud.network cloud.rules cloud.templates",
     "unit/validate/test_cloud_eks.py": "cloud.eks",
-    "unit/checks/test_open_families.py": "net.families",
+    "unit/checks/test_protocols.py": "net.protocols",
     "unit/checks/test_mount_options.py": "job.mounts",
     "unit/checks/test_name_resolution.py": "net.resolve",
     "unit/checks/test_ports.py": "net.ports",

@@ -256,7 +256,7 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
     assert here.keys() == {
         "svc.active", "svc.agent", "auth.rt", "clock.sync", "cfg.same", "cfg.bundle", "files.modes", "login.slurm", "login.user", "sshd.conf",
         "users.acct", "users.keys", "imds.guard", "fs.mount", "disk", "net.names", "net.ports", "net.resolve", "files.ours",
-        "users.root", "fs.exports", "path.slurm", "files.setuid", "net.families",
+        "users.root", "fs.exports", "path.slurm", "files.setuid", "net.protocols",
     }  # fmt: skip
     assert {"sackd.service", "ssh.service"} < set(here["svc.active"].units)
     assert here["cfg.same"].sha256.keys() == {

@@ -1,4 +1,4 @@
-"""net.families: protocols that a user opens, from a modprobe that answers as kmod 30 does with each file of modprobe.d."""
+"""net.protocols: protocols that a user opens, from a modprobe that answers as kmod 30 does with each file of modprobe.d."""
 
 import os
 import subprocess
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpucluster import agent
-from gpucluster.checks import families
+from gpucluster.checks import protocols
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.families import FamiliesWant, evaluate_families, parse_families, query_families
+from gpucluster.checks.protocols import ProtocolsWant, evaluate_protocols, parse_protocols, query_protocols
 
 OF_IMAGE = Path(agent.__file__).parent / "units/etc/modprobe.d/gpucluster.conf"
 MODULES = {"net-pf-43": ("smc",), "net-pf-30": ("tipc",), "net-pf-2-proto-33-type-6": ("dccp", "dccp_ipv4")}
@@ -21,7 +21,7 @@ case "$4" in
 esac
 """
 PROTOCOLS = "protocol  size sockets  memory press maxhdr  slab module\nTCPv6 2496 4 0 no 320 yes kernel\nUNIX 1024 9 -1 NI 0 yes kernel\n"
-HOST, IMAGE = FamiliesWant(blocked=False), FamiliesWant(blocked=True)
+HOST, IMAGE = ProtocolsWant(blocked=False), ProtocolsWant(blocked=True)
 
 
 def lines_of(module: str, installs: dict[str, str]) -> str:
@@ -41,24 +41,24 @@ def asked(tmp_path: Path, conf: str) -> QueryOutput:
     program = tmp_path / "modprobe"
     program.write_text(MODPROBE.replace("{cases}", cases))
     program.chmod(0o755)
-    argv = query_families(HOST)[0].argv
+    argv = query_protocols(HOST)[0].argv
     paths = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=paths)
     return QueryOutput(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 def judged(
-    loads: QueryOutput, want: FamiliesWant, *, more: str = "", disabled: QueryOutput | None = None
+    loads: QueryOutput, want: ProtocolsWant, *, more: str = "", disabled: QueryOutput | None = None
 ) -> CheckResult:
     there = QueryOutput(code=0, stdout=PROTOCOLS + more)
-    return evaluate_families(
-        parse_families((loads, there, disabled or QueryOutput(code=0, stdout="0\n"))), want
+    return evaluate_protocols(
+        parse_protocols((loads, there, disabled or QueryOutput(code=0, stdout="0\n"))), want
     )
 
 
 def test_image_blocks_each_family_that_the_check_asks_about(tmp_path: Path) -> None:
     names = [line.split()[1] for line in OF_IMAGE.read_text().splitlines() if line.startswith("install ")]
-    assert sorted(families.FAMILIES) == sorted(names)
+    assert sorted(protocols.FAMILIES) == sorted(names)
     assert judged(asked(tmp_path, OF_IMAGE.read_text()), IMAGE).verdict is CheckStatus.PASS
 
 
@@ -70,7 +70,7 @@ def test_family_that_a_users_socket_loads_is_a_warning_on_existing_hosts(tmp_pat
         "any user's socket loads the modules of tipc and dccp",
     )
     assert result.remedy.startswith(
-        "on {machine}: printf 'install %s /bin/false\\n' tipc dccp >>/etc/modprobe.d/zz-families.conf  # "
+        "on {machine}: printf 'install %s /bin/false\\n' tipc dccp >>/etc/modprobe.d/zz-protocols.conf  # "
     )
 
 
@@ -78,7 +78,10 @@ def test_remedy_ends_the_warning(tmp_path: Path) -> None:
     remedy = judged(asked(tmp_path, ""), HOST).remedy
     command = remedy.removeprefix("on {machine}: ").replace("/etc/modprobe.d", str(tmp_path))
     subprocess.run(["/bin/sh", "-ec", command], check=True)
-    assert judged(asked(tmp_path, (tmp_path / "zz-families.conf").read_text()), HOST).verdict is CheckStatus.PASS
+    assert (
+        judged(asked(tmp_path, (tmp_path / "zz-protocols.conf").read_text()), HOST).verdict
+        is CheckStatus.PASS
+    )
 
 
 def test_open_family_is_a_fault_of_an_image(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ FAMILIES: Mapping[str, _Family] = {
         aliases=("net-pf-2-proto-33-type-6", "net-pf-10-proto-33-type-6"), protocols=("DCCP", "DCCPv6")
     ),
 }
-_FILE = "/etc/modprobe.d/zz-families.conf"
+_FILE = "/etc/modprobe.d/zz-protocols.conf"
 _LOADS = """\
 PATH=$PATH:/usr/sbin:/sbin
 if command -v modprobe >/dev/null; then
@@ -42,7 +42,7 @@ fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamiliesWant:
+class ProtocolsWant:
     """`blocked`: the machine's image is ours and blocks them, so an open family is a fault."""
 
     blocked: bool
@@ -56,7 +56,7 @@ class OpenFamilies:
     loadable: tuple[str, ...]
 
 
-def query_families(_want: FamiliesWant) -> tuple[Query, ...]:
+def query_protocols(_want: ProtocolsWant) -> tuple[Query, ...]:
     aliases = (alias for family in FAMILIES.values() for alias in family.aliases)
     return (
         Query(argv=("sh", "-c", _LOADS, "sh", *aliases)),
@@ -65,7 +65,7 @@ def query_families(_want: FamiliesWant) -> tuple[Query, ...]:
     )
 
 
-def parse_families(got: tuple[QueryOutput, ...]) -> OpenFamilies:
+def parse_protocols(got: tuple[QueryOutput, ...]) -> OpenFamilies:
     """A kernel without modules has no file that says whether it loads more."""
     loads, protocols, disabled = got
     names = {line.split()[0] for line in protocols.text().splitlines() if line.strip()}
@@ -98,7 +98,7 @@ def _loaded(text: str) -> frozenset[str]:
     return frozenset(one for one, found in kinds.items() if "insmod" in found and "install" not in found)
 
 
-def evaluate_families(found: OpenFamilies, want: FamiliesWant) -> CheckResult:
+def evaluate_protocols(found: OpenFamilies, want: ProtocolsWant) -> CheckResult:
     expected = f"no user opens sockets of {listed(FAMILIES)}"
     words = (
         *((f"the kernel has {listed(found.present)}",) if found.present else ()),
