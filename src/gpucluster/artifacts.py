@@ -64,7 +64,9 @@ def unpack(bundle: bytes) -> tuple[Artifact, ...]:
     manifest = parse_json(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
     seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
     if seen != manifest:
-        named = cast("Mapping[str, object]", manifest) if isinstance(manifest, dict) else {}
+        named: Mapping[str, object] = (
+            cast("Mapping[str, object]", manifest) if isinstance(manifest, dict) else {}
+        )
         wrong = sorted(p for p in seen.keys() | named.keys() if seen.get(p) != named.get(p))
         raise ValueError(f"the bundle's files differ from its manifest: {', '.join(wrong)}")
     return tuple(sorted(found.values()))

@@ -257,6 +257,9 @@ GUARD = "table inet gpucluster {\n\tchain output {\n\t}\n}\n"
 SHM = "1K-blocks\n 12342040\n"
 MEMORY = "MemTotal:       24684084 kB\nMemFree:         1000000 kB\n"
 ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ...] = (
+    (r"/etc/sudoers", lambda _c, _m, _f: "root root\nsudo packaged /etc/sudoers\n--\n"),
+    (r"security\.capability", lambda _c, _m, _f: '{"ended": true, "looked": 9, "files": {}}'),
+    (r"type -aP", lambda _c, _m, _f: f"{COMMANDS}gpucluster-validate end\n"),
     (
         r"scontrol ping",
         lambda c, _m, _f: json.dumps({"pings": [{"hostname": c.plan.head.name, "pinged": "UP"}]}),
@@ -280,8 +283,6 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cat /proc/meminfo", lambda _c, _m, _f: MEMORY),
     (r"find -L /proc/42/fd", lambda _c, _m, _f: "/proc/42/fd/9\n"),
     (r"stat --dereference", StandingCluster.modes),
-    (r"/etc/sudoers", lambda _c, _m, _f: "root root\nsudo packaged /etc/sudoers\n--\n"),
-    (r"security\.capability", lambda _c, _m, _f: '{"ended": true, "looked": 9, "files": {}}'),
     (r"dist-info/RECORD", lambda _c, _m, _f: '{"recorded": 9, "wrong": []}'),
     (
         r"cmp -s --",
@@ -298,7 +299,6 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"getent ahostsv4", StandingCluster.resolved),
     (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (r"cat /var/lib/nfs/etab", lambda _c, _m, _f: "--\n"),
-    (r"type -aP", lambda _c, _m, _f: f"{COMMANDS}gpucluster-validate end\n"),
     (
         r"(?s)df --output=pcent,ipcent,file .* sh (/.*)$",
         lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split()),

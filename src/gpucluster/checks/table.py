@@ -14,5 +14,5 @@ from gpucluster.checks.tables.machines import MACHINES
 from gpucluster.checks.tables.slurm import SLURM
 
 CHECKS: Mapping[str, Check[Any, Any]] = {
-    check.id: check for check in (*MACHINES, *ADDED, *SLURM, *JOBS, *CLOUD)
+    check.id: check for check in (*MACHINES, *SLURM, *JOBS, *ADDED, *CLOUD)
 }

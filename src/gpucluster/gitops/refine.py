@@ -54,9 +54,10 @@ def refined(found: Found, *, pods: bool = False, hosts: bool = False, eks: bool 
 
 
 def _narrows(found: Found) -> bool:
-    if not (isinstance(found.new, tuple) and found.new):
-        return False
-    return not found.old or any(one not in found.new for one in found.old)
+    new: object = found.new
+    return (
+        isinstance(new, tuple) and new != () and (not found.old or any(one not in new for one in found.old))
+    )
 
 
 def refused(reason: str) -> str:

@@ -121,7 +121,9 @@ class Server(Controllers):
                 if key.startswith(f"{api_version}|{kind}|") and _matches(one, flags)
             ]
             found += [_shown(self.read(key), flags) for key in sorted(keys)]
-        return "", _print(found, single=False)
+        return "", _print(found, single=False) or json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": []}
+        )
 
     def _apply(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
         dry = flags.get("dry-run") == "server"

@@ -185,7 +185,7 @@ def test_user_data_that_is_not_there_yet_or_half_is_waited_for(tmp_path):
         ),
         (
             lambda n: n.services.objects.update({names.BUNDLE_KEY: b"no archive"}),
-            r"bundle: the bundle [0-9a-f]{12} is damaged: Not a gzipped file \(b'no'\)",
+            r"bundle: the bundle [0-9a-f]{12} is damaged: it is no whole archive: BadGzipFile",
         ),
         (
             lambda n: setattr(n.services, "value", b"short"),

@@ -131,7 +131,7 @@ def test_missing_spec_exits_2(given: str, said: str, repository: Path, capsys: S
     assert out == ""
     assert err.startswith("error: old: ")
     assert said in err
-    assert "\n  next: name a " in err
+    assert "\n  next: name " in err
 
 
 def test_outside_a_repository_the_message_of_git_is_printed(
@@ -185,6 +185,7 @@ def test_json_has_a_stable_head(tmp_path: Path, capsys: Said) -> None:
             "after": "32",
             "update": "live",
             "why": "",
+            "narrows": False,
         }
     ]
 

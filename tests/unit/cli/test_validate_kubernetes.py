@@ -32,12 +32,14 @@ def test_spec_with_kubernetes_has_its_checks(stack: str, alone: bool) -> None:
     part = part_of(stack)
     assert part.is_alone is alone
     checks = {one.check for one in part.expectations}
-    assert {"kube.api", "kube.nodes", "kube.queues"} <= checks <= KUBERNETES.keys()
+    assert {"kube.api", "kube.nodes", "kube.queues", "cloud.eks"} <= checks
+    of_aws = {"cloud.rules"} if alone else set[str]()  # a hybrid cluster has it among those of Slurm
+    assert checks - KUBERNETES.keys() == of_aws
 
 
 def test_spec_without_slurm_has_the_check_of_its_acceptances(tmp_path: Path) -> None:
     """A hybrid cluster has it on the head."""
-    for stack, ends in (("kube", ["cfg.accept[cluster]"]), ("hybrid", [])):
+    for stack, ends in (("kube", ["cloud.rules[cloud]", "cfg.accept[cluster]"]), ("hybrid", [])):
         file = tmp_path / f"{stack}.yaml"
         accept = "accept: [{id: no-such-warning, because: a test, until: 2026-01-01}]"
         file.write_text((STACKS / f"{stack}.yaml").read_text() + f"\n{accept}\n")

@@ -343,6 +343,6 @@ def test_json_has_all_fields():
     (row,) = done["results"]
     assert row.keys() == {
         "id", "check", "target", "machine", "tier", "title", "verdict", "found", "expected", "remedy", "seconds",
-        "culprits", "blocks", "blocked_by", "stops_work",
+        "family", "culprits", "blocks", "blocked_by", "stops_work",
     }  # fmt: skip
     assert json.dumps(done)
